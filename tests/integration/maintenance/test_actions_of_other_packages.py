@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from other_package import install
+from spark_world import SparkWorld
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import read_health
-from airflow_snowpack.jobs.model import ActionOutcome, Job
+from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import (
     Action,
     InvalidOption,
-    PlanningContext,
-    SparkEngine,
     UnknownAction,
     UnusableAction,
     action_class,
     action_names,
     in_order,
-    parse_options,
-    plan_action,
 )
-from airflow_snowpack.maintenance.plan import reader_for
 from airflow_snowpack.maintenance.planning import plan_table
 from airflow_snowpack.maintenance.policies import Policies, Rule, policies_schema
 from airflow_snowpack.maintenance.submit import MaintenanceRequest
@@ -87,23 +83,14 @@ def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
 
 @pytest.mark.usefixtures("other_package")
-def test_an_action_of_another_package_is_planned_and_run_like_our_own(
-    engine: SparkEngine, job_for: Callable[..., Job], fragmented: Callable[..., TableName], catalog: Catalog
-) -> None:
-    name = fragmented(deletes=0)
-    options = parse_options("analyze", {"of": "id"})
+def test_an_action_of_another_package_is_planned_and_run_like_our_own(world: SparkWorld, one_commit: TableName) -> None:
+    planned = world.preview(one_commit, "analyze", of="id")
+    result = world.run(one_commit, "analyze", of="id")
 
-    table = catalog.load_table(name.identifier)
-    planned = plan_action(options, PlanningContext(reader_for(table, [options]), catalog, datetime.now(UTC)))
-    result = engine.run(job_for(name, analyze={"of": "id"}), "analyze")
-
-    assert (planned.action, planned.message, planned.metrics) == (
-        "analyze",
-        "Would write statistics",
-        {"columns_count": 1},
-    )
+    assert (planned.action, planned.message) == ("analyze", "Would write statistics")
+    assert planned.metrics == {"columns_count": 1}
     assert (result.outcome, result.message) == (ActionOutcome.SUCCEEDED, "Wrote statistics")
-    assert len(catalog.load_table(name.identifier).metadata.statistics) == 1
+    assert len(world.table(one_commit).metadata.statistics) == 1
 
 
 @pytest.mark.usefixtures("other_package")

@@ -2,81 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
 from health_world import NOW, health
+from spark_world import SparkWorld
 
-from airflow_snowpack.iceberg import MetadataReader, TableName
+from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import SnapshotLog
 from airflow_snowpack.jobs.action_history import ActionRecord
-from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job
-from airflow_snowpack.maintenance import InvalidOption, PlanningContext, SparkEngine, in_order, parse_options, plan_action
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance import InvalidOption, in_order
 from airflow_snowpack.maintenance.actions.compute_table_stats import ComputeTableStats
 from airflow_snowpack.maintenance.planning import Facts, Finding
 from airflow_snowpack.maintenance.submit import check_against
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
-
 ACTION = "compute_table_stats"
 
 
-@pytest.fixture
-def compute(engine: SparkEngine, job_for: Callable[..., Job]) -> Callable[..., ActionResult]:
-    """Run the action with these options, where it is needed."""
-    return lambda name, **options: engine.run(job_for(name, compute_table_stats={"only_if_needed": True, **options}), ACTION)
+def test_it_writes_a_statistics_file_that_the_metadata_names_once_for_each_snapshot(world: SparkWorld) -> None:
+    name = world.fragmented(deletes=0)
+    compute = partial(world.run, name, ACTION, only_if_needed=True)
+    assert world.preview(name, ACTION).message == "Would compute statistics of all columns"
 
+    result, table = compute(), world.table(name)
 
-def preview(table: Table, catalog: Catalog, **options: Any) -> str:
-    return plan_action(parse_options(ACTION, options), PlanningContext(MetadataReader(table), catalog, datetime.now(UTC))).message
-
-
-def test_it_writes_a_statistics_file_that_the_metadata_names_once_for_each_snapshot(
-    fragmented: Callable[..., TableName],
-    compute: Callable[..., ActionResult],
-    catalog: Catalog,
-    append: Callable[..., None],
-) -> None:
-    name = fragmented(deletes=0)
-    table = catalog.load_table(name.identifier)
-    assert preview(table, catalog) == "Would compute statistics of all columns"
-
-    result = compute(name)
-
-    (written,) = table.refresh().metadata.statistics
+    (written,) = table.metadata.statistics
     assert (result.outcome, result.message) == (ActionOutcome.SUCCEEDED, "Computed statistics of all columns")
     assert written.snapshot_id == table.metadata.current_snapshot_id
     assert table.io.new_input(written.statistics_path).exists()
     assert {field for blob in written.blob_metadata for field in blob.fields} == {1, 2, 3}
-    assert preview(table, catalog) == f"Would compute no statistics: snapshot {written.snapshot_id} has statistics"
-    again = compute(name)
-    assert (again.outcome, again.message) == (
-        ActionOutcome.SKIPPED,
-        f"Nothing to do: snapshot {written.snapshot_id} has statistics",
-    )
+    has_them = f"snapshot {written.snapshot_id} has statistics"
+    assert world.preview(name, ACTION).message == f"Would compute no statistics: {has_them}"
+    again = compute()
+    assert (again.outcome, again.message) == (ActionOutcome.SKIPPED, f"Nothing to do: {has_them}")
 
-    append(name, id=[1], part=[1], note=["new"])
-    assert compute(name, columns=["id"]).message == "Computed statistics of 1 column"
-    assert preview(table.refresh(), catalog, columns=["id"]).startswith("Would compute no statistics")
-    assert preview(table, catalog, columns=["id", "note"]) == "Would compute statistics of 2 columns"
-
-
-def test_a_table_without_a_snapshot_is_skipped(new_table: Callable[..., TableName], compute: Callable[..., ActionResult]) -> None:
-    assert compute(new_table("id BIGINT")).message == "Nothing to do: the table has no snapshot"
+    world.append(name, id=[1], part=[1], note=["new"])
+    assert compute(columns=["id"]).message == "Computed statistics of 1 column"
+    assert world.preview(name, ACTION, columns=["id"]).message.startswith("Would compute no statistics")
+    assert world.preview(name, ACTION, columns=["id", "note"]).message == "Would compute statistics of 2 columns"
+    empty = world.run(world.new_table("id BIGINT"), ACTION, engine=world.new_engine(), only_if_needed=True)
+    assert empty.message == "Nothing to do: the table has no snapshot"
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"), [({"columns": ["nope"]}, "has no such column"), ({"snapshot_id": 7}, "no such snapshot")]
-)
-def test_a_column_and_a_snapshot_that_the_table_does_not_have_are_refused(
-    fragmented: Callable[..., TableName], table_of: Callable[[TableName], Table], options: dict[str, Any], problem: str
-) -> None:
-    with pytest.raises(InvalidOption, match=problem):
-        check_against(table_of(fragmented()), "db.t", {ACTION: options})
+def test_a_column_and_a_snapshot_that_the_table_does_not_have_are_refused(world: SparkWorld, one_commit: TableName) -> None:
+    refused = {"has no such column": {"columns": ["nope"]}, "no such snapshot": {"snapshot_id": 7}}
+    for problem, options in refused.items():
+        with pytest.raises(InvalidOption, match=problem):
+            check_against(world.table(one_commit), "db.t", {ACTION: options})
 
 
 def found(last: datetime | None, *operations: str) -> Finding:

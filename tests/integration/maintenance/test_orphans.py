@@ -3,216 +3,132 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlparse
 
 import pytest
+from spark_world import SparkWorld, aged
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs.model import ActionOutcome, Job
-from airflow_snowpack.maintenance import Action, RemoveOrphanFiles, SparkEngine
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance import Action, RemoveOrphanFiles
 from airflow_snowpack.maintenance.procedures import ProcedureCall
 from airflow_snowpack.maintenance.removals.model import ItemOutcome
-from airflow_snowpack.maintenance.removals.records import Removals
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyspark.sql import SparkSession
-
-FOUR_DAYS = 4 * 24 * 3600
 
 
-def folder_of(catalog: Catalog, name: TableName) -> Path:
-    return Path(urlparse(catalog.load_table(name.identifier).location()).path)
-
-
-def backdate(path: Path, seconds: int = FOUR_DAYS) -> Path:
-    moment = path.stat().st_mtime - seconds
-    os.utime(path, (moment, moment))
-    return path
-
-
-def stray_file(folder: Path, name: str, *, old: bool = True) -> Path:
-    path = folder / "data" / name
-    path.write_bytes(b"stray")
-    return backdate(path) if old else path
-
-
-def test_old_strays_go_and_everything_else_stays(
-    engine: SparkEngine,
-    job_for: Callable[..., Job],
-    fragmented: Callable[..., TableName],
-    catalog: Catalog,
-    spark: SparkSession,
-    removals: Removals,
-) -> None:
-    name = fragmented(commits=2)
-    folder = folder_of(catalog, name)
+def test_old_strays_go_and_everything_else_stays(world: SparkWorld) -> None:
+    name = world.fragmented(commits=2)
+    folder = world.folder(name)
     # Live files of the same age as the strays.
     for path in folder.rglob("*.*"):
-        backdate(path)
-    strays = [stray_file(folder, f"stray {number}.parquet") for number in range(3)]
-    young = stray_file(folder, "young.parquet", old=False)
-    live = {path for path in folder.rglob("*") if path.is_file()} - set(strays)
-    job = job_for(name)
+        aged(path)
+    strays = [world.stray(name, f"stray {number}.parquet") for number in range(3)]
+    young = folder / "data" / "young.parquet"
+    young.write_bytes(b"stray")
+    live = files_in(folder) - set(strays)
+    job = world.job(name)
 
-    result = engine.run(job, Action.REMOVE_ORPHAN_FILES)
+    result = world.engine.run(job, Action.REMOVE_ORPHAN_FILES)
 
-    assert result.outcome is ActionOutcome.SUCCEEDED
-    assert result.message == "Removed 3 orphan files"
+    assert (result.outcome, result.message) == (ActionOutcome.SUCCEEDED, "Removed 3 orphan files")
     assert result.metrics == {"planned_files_count": 3, "removed_files_count": 3}
-    assert not any(stray.exists() for stray in strays)
-    assert young.exists()
-    # Hadoop's local files have checksum files beside them.
-    assert {path for path in folder.rglob("*") if path.is_file() and path.suffix != ".crc"} == {
-        path for path in live if path.suffix != ".crc"
-    }
-    assert spark.sql(f"SELECT count(*) AS n FROM {name.quoted}").collect()[0]["n"] == 64
-    (kept,) = removals.planned_by(job.job_id)
-    outcomes = {Path(urlparse(item.name).path): item.outcome for item in removals.items(kept.removal_id)}
+    assert young in live
+    assert files_in(folder) == live
+    assert world.value(f"SELECT count(*) FROM {name.quoted}") == 64
+    (kept,) = world.removals.planned_by(job.job_id)
+    outcomes = {Path(urlparse(item.name).path): item.outcome for item in world.removals.items(kept.removal_id)}
     assert outcomes == dict.fromkeys(strays, ItemOutcome.DELETED)
-    assert engine.run(again := job_for(name), Action.REMOVE_ORPHAN_FILES).message == "No orphan files"
-    assert removals.planned_by(again.job_id) == [], "a night without orphans leaves no list"
+    again = world.job(name)
+    assert world.engine.run(again, Action.REMOVE_ORPHAN_FILES).message == "No orphan files"
+    assert world.removals.planned_by(again.job_id) == [], "a night without orphans leaves no list"
 
 
-def test_a_file_whose_modification_time_is_not_known_stays(
-    engine: SparkEngine, job_for: Callable[..., Job], one_commit: TableName, catalog: Catalog
-) -> None:
+def files_in(folder: Path) -> set[Path]:
+    """Return the files but those with checksums, which Hadoop writes beside its local files."""
+    return {path for path in folder.rglob("*") if path.is_file() and path.suffix != ".crc"}
+
+
+def test_a_file_whose_modification_time_is_not_known_stays(world: SparkWorld, one_commit: TableName) -> None:
     """Some storages report the epoch, or nothing, which Spark's own listing takes for a very old file."""
-    folder = folder_of(catalog, one_commit)
-    unknown, stray = stray_file(folder, "unknown.parquet"), stray_file(folder, "old.parquet")
+    unknown, stray = world.stray(one_commit, "unknown.parquet"), world.stray(one_commit, "old.parquet")
     os.utime(unknown, (0, 0))
 
-    result = engine.run(job_for(one_commit), Action.REMOVE_ORPHAN_FILES)
+    result = world.run(one_commit, Action.REMOVE_ORPHAN_FILES)
 
     assert result.metrics == {"planned_files_count": 1, "removed_files_count": 1}
     assert (unknown.exists(), stray.exists()) == (True, False)
-    unknown.unlink()
 
 
 @pytest.mark.parametrize("prefix_listing", [False, True], ids=["by_hadoop", "by_prefix_as_on_s3"])
-def test_a_folder_inside_the_table_can_be_named(
-    engine: SparkEngine,
-    job_for: Callable[..., Job],
-    fragmented: Callable[..., TableName],
-    catalog: Catalog,
-    prefix_listing: bool,
-) -> None:
-    name = fragmented(commits=1, deletes=0)
-    folder = folder_of(catalog, name)
-    outside = stray_file(folder, "outside.parquet")
-    (folder / "data" / "part=0").mkdir(exist_ok=True)
-    inside = stray_file(folder, "part=0/inside.parquet")
-    options = {"location": f"file://{folder}/data/part=0", "prefix_listing": prefix_listing}
-    assert engine.run(job_for(name, remove_orphan_files=options), Action.REMOVE_ORPHAN_FILES).message == "Removed 1 orphan file"
-    assert outside.exists()
-    assert not inside.exists()
+def test_a_folder_inside_the_table_can_be_named(world: SparkWorld, one_commit: TableName, prefix_listing: bool) -> None:
+    outside, inside = world.stray(one_commit, "outside.parquet"), world.stray(one_commit, "part=0/inside.parquet")
+    options = {"location": f"file://{inside.parent}", "prefix_listing": prefix_listing}
+    assert world.run(one_commit, Action.REMOVE_ORPHAN_FILES, **options).message == "Removed 1 orphan file"
+    assert (outside.exists(), inside.exists()) == (True, False)
 
 
-def test_a_location_that_two_tables_share_is_refused(
-    engine: SparkEngine,
-    job_for: Callable[..., Job],
-    fragmented: Callable[..., TableName],
-    new_table: Callable[..., TableName],
-    catalog: Catalog,
-    spark: SparkSession,
-) -> None:
-    name = fragmented(commits=1, deletes=0)
-    nested = new_table()
-    folder = folder_of(catalog, name)
-    stray = stray_file(folder, "stray.parquet")
-    spark.sql(f"DROP TABLE {nested.quoted}")
-    spark.sql(f"CREATE TABLE {nested.quoted} (id BIGINT) USING iceberg LOCATION 'file:{folder}/nested'")
+def test_a_location_that_two_tables_share_is_refused(world: SparkWorld, one_commit: TableName) -> None:
+    stray, nested = world.stray(one_commit, "stray.parquet"), TableName("lake", "db", f"{one_commit.table}_nested")
+    inside = f"file:{world.folder(one_commit)}/nested"
+    world.sql(f"CREATE TABLE {nested.quoted} (id BIGINT) USING iceberg LOCATION '{inside}'")
 
-    result = engine.run(job_for(name), Action.REMOVE_ORPHAN_FILES)
-    spark.sql(f"DROP TABLE {nested.quoted}")
+    result = world.run(one_commit, Action.REMOVE_ORPHAN_FILES)
 
     assert result.outcome is ActionOutcome.FAILED
-    assert result.error is not None
-    assert f"{nested.dotted} (inside it at file:{folder}/nested)" in result.error
+    assert f"{nested.dotted} (inside it at {inside})" in str(result.error)
     assert stray.exists()
 
 
-def test_a_table_that_appears_while_orphans_are_listed_keeps_its_files(
-    engine: SparkEngine,
-    job_for: Callable[..., Job],
-    one_commit: TableName,
-    catalog: Catalog,
-    meanwhile: Callable[..., AbstractContextManager[None]],
-) -> None:
+def test_a_table_that_appears_while_orphans_are_listed_keeps_its_files(world: SparkWorld, one_commit: TableName) -> None:
     """Its files are as old as the strays: a table that is registered brings them along."""
-    folder = folder_of(catalog, one_commit)
-    stray = stray_file(folder, "of another table.parquet")
-    guest = ("db", f"guest_{folder.name}")
+    stray, place = world.stray(one_commit, "of another table.parquet"), f"file://{world.folder(one_commit)}/data"
+    guest = ("db", f"guest_{one_commit.table}")
 
-    def register() -> None:
-        catalog.create_table(guest, catalog.load_table(one_commit.identifier).schema(), location=f"file://{folder}/data")
-
-    with meanwhile(register):
-        result = engine.run(job_for(one_commit), Action.REMOVE_ORPHAN_FILES)
-    catalog.drop_table(guest)
+    with world.meanwhile(lambda: world.catalog.create_table(guest, world.table(one_commit).schema(), location=place)):
+        result = world.run(one_commit, Action.REMOVE_ORPHAN_FILES)
 
     assert (result.outcome, result.message) == (ActionOutcome.FAILED, "Failed before anything was removed")
     assert result.metrics == {"planned_files_count": 1, "removed_files_count": 0}
-    assert f"{'.'.join(guest)} (inside it at file://{folder}/data)" in (result.error or "")
+    assert f"{'.'.join(guest)} (inside it at {place})" in str(result.error)
     assert stray.exists()
-    stray.unlink()
 
 
 def test_a_table_that_moves_before_its_orphans_are_listed_takes_no_files_of_its_new_neighbour(
-    engine: SparkEngine,
-    job_for: Callable[..., Job],
-    one_commit: TableName,
-    catalog: Catalog,
-    spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
+    world: SparkWorld, one_commit: TableName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its old place was compared with those of the other tables, and Spark lists the new one."""
-    folder = folder_of(catalog, one_commit)
+    folder = world.folder(one_commit)
     place = folder.with_name(f"{folder.name}_moved")
-    guest = ("db", place.name)
-    catalog.create_table(guest, catalog.load_table(one_commit.identifier).schema(), location=f"file://{place}")
-    live = [backdate(path) for path in place.rglob("*.metadata.json")]
+    world.catalog.create_table(("db", place.name), world.table(one_commit).schema(), location=f"file://{place}")
+    live = [aged(path) for path in place.rglob("*.metadata.json")]
     really = RemoveOrphanFiles.planning_call
 
     def move_first(*args: Any, **options: Any) -> ProcedureCall:
-        spark.sql(f"ALTER TABLE {one_commit.quoted} SET LOCATION 'file://{place}'")
+        world.sql(f"ALTER TABLE {one_commit.quoted} SET LOCATION 'file://{place}'")
         return really(*args, **options)
 
     monkeypatch.setattr(RemoveOrphanFiles, "planning_call", move_first)
-    result = engine.run(job_for(one_commit), Action.REMOVE_ORPHAN_FILES)
-    spark.sql(f"ALTER TABLE {one_commit.quoted} SET LOCATION 'file://{folder}'")
+    result = world.run(one_commit, Action.REMOVE_ORPHAN_FILES)
 
     assert (result.outcome, result.metrics) == (ActionOutcome.FAILED, {"planned_files_count": 1, "removed_files_count": 0})
-    assert f"was moved from 'file://{folder}' to 'file://{place}'" in (result.error or "")
+    assert f"was moved from 'file://{folder}' to 'file://{place}'" in str(result.error)
     assert live
     assert all(path.exists() for path in live)
-    catalog.drop_table(guest)
 
 
-def test_a_view_in_the_place_that_a_renamed_table_keeps_is_not_deleted(
-    engine: SparkEngine,
-    job_for: Callable[..., Job],
-    fragmented: Callable[..., TableName],
-    catalog: Catalog,
-    spark: SparkSession,
-) -> None:
+def test_a_view_in_the_place_that_a_renamed_table_keeps_is_not_deleted(world: SparkWorld, one_commit: TableName) -> None:
     """A table is renamed, and a view of its old name takes over: both keep their metadata in one folder."""
-    view = fragmented(commits=1, deletes=0)
-    place = folder_of(catalog, view)
-    table = TableName(view.catalog, view.database, f"{view.table}_base")
-    catalog.rename_table(view.identifier, table.identifier)
-    spark.sql(f"CREATE VIEW {view.quoted} AS SELECT count(*) AS n FROM {table.quoted}")
-    before = spark.table(view.quoted).collect()
-    for path in place.rglob("*.*"):
-        backdate(path)
-    stray = stray_file(place, "stray.parquet")
+    view, table = one_commit, TableName("lake", "db", f"{one_commit.table}_base")
+    world.catalog.rename_table(view.identifier, table.identifier)
+    world.sql(f"CREATE VIEW {view.quoted} AS SELECT count(*) AS n FROM {table.quoted}")
+    before = world.sql(f"SELECT * FROM {view.quoted}")
+    for path in world.folder(table).rglob("*.*"):
+        aged(path)
+    stray = world.stray(table, "stray.parquet")
 
-    result = engine.run(job_for(table), Action.REMOVE_ORPHAN_FILES)
+    result = world.run(table, Action.REMOVE_ORPHAN_FILES)
 
     assert (result.message, stray.exists()) == ("Removed 1 orphan file", False)
-    assert spark.table(view.quoted).collect() == before
-    spark.sql(f"DROP VIEW {view.quoted}")
+    assert world.sql(f"SELECT * FROM {view.quoted}") == before
+    world.sql(f"DROP VIEW {view.quoted}")

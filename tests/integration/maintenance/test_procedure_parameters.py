@@ -5,23 +5,16 @@ Also the options at work that came after the first release.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from spark_world import SparkWorld
 
-from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs.model import ActionOutcome, Job
-from airflow_snowpack.maintenance import Action, SparkEngine, action_class
-from airflow_snowpack.maintenance.action_run import PlanningContext
-from airflow_snowpack.maintenance.options import parse_options
-from airflow_snowpack.maintenance.plan import plan_action, reader_for
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance import Action, action_class
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
 SET_BY_US = {
@@ -89,81 +82,56 @@ def test_every_setting_of_a_rewrite_is_an_option_or_is_left_out_on_purpose(spark
     assert settings(spark, action) - ours == NOT_OFFERED.get(action, set())
 
 
-def test_a_rewrite_stops_at_so_many_files_as_its_dry_run_says(
-    engine: SparkEngine,
-    job_for: Callable[..., Job],
-    fragmented: Callable[..., TableName],
-    table_of: Callable[[TableName], Table],
-    catalog: Catalog,
-) -> None:
-    name = fragmented(commits=6, parts=1, deletes=0)
+def test_a_rewrite_stops_at_so_many_files_as_its_dry_run_says(world: SparkWorld) -> None:
+    name = world.fragmented(commits=6, parts=1, deletes=0)
     said = {"min_input_files": 2, "max_files_to_rewrite": 4, "rewrite_job_order": "bytes-asc"}
-    options = parse_options(Action.REWRITE_DATA_FILES, said)
-    planned = plan_action(options, PlanningContext(reader_for(table_of(name), [options]), catalog, datetime.now(UTC)))
-    result = engine.run(job_for(name, rewrite_data_files=said), Action.REWRITE_DATA_FILES)
+    planned = world.preview(name, Action.REWRITE_DATA_FILES, **said)
+    result = world.run(name, Action.REWRITE_DATA_FILES, **said)
 
     assert result.outcome is ActionOutcome.SUCCEEDED, result.error
     assert result.metrics["rewritten_data_files_count"] == planned.metrics["rewritten_data_files_count"] == 4
 
 
-def test_a_rewrite_of_a_branch_commits_to_the_branch_alone(
-    engine: SparkEngine,
-    job_for: Callable[..., Job],
-    fragmented: Callable[..., TableName],
-    table_of: Callable[[TableName], Table],
-    spark: SparkSession,
-) -> None:
-    name = fragmented(commits=3, parts=1, deletes=0)
-    main = table_of(name).current_snapshot()
-    spark.sql(f"ALTER TABLE {name.quoted} CREATE BRANCH audit")
-    said = {"min_input_files": 2, "branch": "audit"}
-    result = engine.run(job_for(name, rewrite_data_files=said), Action.REWRITE_DATA_FILES)
+def test_a_rewrite_of_a_branch_commits_to_the_branch_alone(world: SparkWorld) -> None:
+    name = world.fragmented(commits=3, parts=1, deletes=0)
+    main = world.table(name).current_snapshot()
+    world.sql(f"ALTER TABLE {name.quoted} CREATE BRANCH audit")
+    result = world.run(name, Action.REWRITE_DATA_FILES, min_input_files=2, branch="audit")
 
     assert result.outcome is ActionOutcome.SUCCEEDED, result.error
     assert result.metrics["rewritten_data_files_count"] == 3
-    table = table_of(name)
+    table = world.table(name)
     assert table.current_snapshot() == main
     branch = table.snapshot_by_name("audit")
     assert branch is not None
-    assert result.change is not None
-    assert result.change.after == branch.snapshot_id
     assert main is not None
-    assert result.change.before == main.snapshot_id
+    assert result.change is not None
+    assert (result.change.before, result.change.after) == (main.snapshot_id, branch.snapshot_id)
 
 
-def test_exactly_the_snapshots_that_are_named_expire(
-    engine: SparkEngine,
-    job_for: Callable[..., Job],
-    fragmented: Callable[..., TableName],
-    table_of: Callable[[TableName], Table],
-    catalog: Catalog,
-    spark: SparkSession,
-) -> None:
-    name = fragmented(commits=4, parts=1, deletes=0)
-    spark.sql(f"ALTER TABLE {name.quoted} ADD COLUMN unused INT")
-    spark.sql(f"ALTER TABLE {name.quoted} ADD COLUMN current INT")
-    snapshots = [snapshot.snapshot_id for snapshot in table_of(name).snapshots()]
-    said = {"snapshot_ids": [snapshots[1]], "clean_expired_metadata": True}
-    options = parse_options(Action.EXPIRE_SNAPSHOTS, said)
-    planned = plan_action(options, PlanningContext(reader_for(table_of(name), [options]), catalog, datetime.now(UTC)))
-    result = engine.run(job_for(name, expire_snapshots=said), Action.EXPIRE_SNAPSHOTS)
+def test_exactly_the_snapshots_that_are_named_expire(world: SparkWorld) -> None:
+    name = world.fragmented(commits=4, parts=1, deletes=0)
+    for column in ("unused", "current"):
+        world.sql(f"ALTER TABLE {name.quoted} ADD COLUMN {column} INT")
+    first, second, *others = (snapshot.snapshot_id for snapshot in world.table(name).snapshots())
+    said = {"snapshot_ids": [second], "clean_expired_metadata": True}
+    planned = world.preview(name, Action.EXPIRE_SNAPSHOTS, **said)
+    result = world.run(name, Action.EXPIRE_SNAPSHOTS, **said)
 
     assert result.outcome is ActionOutcome.SUCCEEDED, result.error
     assert result.metrics["expired_snapshots_count"] == planned.metrics["expired_snapshots_count"] == 1
-    left = [snapshot.snapshot_id for snapshot in table_of(name).snapshots()]
-    assert left == [each for each in snapshots if each != snapshots[1]]
-    assert [len(schema.fields) for schema in table_of(name).metadata.schemas] == [3, 5], "the unused schema is forgotten"
+    table = world.table(name)
+    assert [snapshot.snapshot_id for snapshot in table.snapshots()] == [first, *others]
+    assert [len(schema.fields) for schema in table.metadata.schemas] == [3, 5], "the unused schema is forgotten"
 
 
-def test_manifests_are_sorted_and_prefixes_compared_as_the_options_say(
-    engine: SparkEngine, job_for: Callable[..., Job], new_table: Callable[..., TableName], append: Callable[..., None]
-) -> None:
-    name = new_table("id BIGINT, part INT", "part")
+def test_manifests_are_sorted_and_prefixes_compared_as_the_options_say(world: SparkWorld) -> None:
+    name = world.new_table("id BIGINT, part INT", "part")
     for part in range(3):
-        append(name, id=range(3), part=[part] * 3)
-    rewritten = engine.run(job_for(name, rewrite_manifests={"sort_by": ["part"]}), Action.REWRITE_MANIFESTS)
+        world.append(name, id=range(3), part=[part] * 3)
+    rewritten = world.run(name, Action.REWRITE_MANIFESTS, sort_by=["part"])
     said = {"prefix_mismatch_mode": "ignore", "equal_schemes": {"s3a,s3n": "s3"}, "equal_authorities": {"a,b": "c"}}
-    removed = engine.run(job_for(name, remove_orphan_files=said), Action.REMOVE_ORPHAN_FILES)
+    removed = world.run(name, Action.REMOVE_ORPHAN_FILES, **said)
 
     assert rewritten.outcome is ActionOutcome.SUCCEEDED, rewritten.error
     assert rewritten.metrics["rewritten_manifests_count"] == 3

@@ -2,59 +2,57 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlparse
 
 import pytest
+from spark_world import SparkWorld, aged
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.quarantine import FOLDER
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.jobs import Attempt, Claim, Job, JobStatus
-from airflow_snowpack.maintenance import Action, SparkEngine
+from airflow_snowpack.maintenance import Action
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, Removal, RemovalState
 from airflow_snowpack.maintenance.removals.orphan_files import NAMED_NOW, REPLACED
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.maintenance.removals.snapshots import NEEDED_NOW
 from airflow_snowpack.store import Actor, open_store
 
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
-    from pyspark.sql import SparkSession
-
 pytestmark = pytest.mark.one_database
 VERA = Actor("vera", "page")
-ALWAYS = {"approve_above_files": 0}
-WEEK = 7 * 24 * 3600
 
 
 class Lake:
-    """Jobs on the tables of the tests, run as a worker runs them."""
+    """Jobs on the tables of the tests, run as a worker runs them, in a store of this test."""
 
-    def __init__(self, installation: Installation, spark: SparkSession, catalog: Catalog) -> None:
+    def __init__(self, installation: Installation, world: SparkWorld) -> None:
         self.installation = installation
-        self.removals: Removals = installation.removals
-        self.spark = spark
-        self.catalog = catalog
+        self.removals = world.removals = installation.removals
+        self.world = world
 
-    def engine(self, later: timedelta = timedelta(0)) -> SparkEngine:
-        clock = partial(later_than_now, later)
-        return SparkEngine(lambda: self.spark, lambda: self.catalog, removals=self.removals, now=clock)
+    def attempt(self, claim: Claim, later: timedelta = timedelta(0)) -> Job:
+        return Attempt(self.installation.jobs, claim, self.world.new_engine(later=later)).run()
+
+    def submitted(self, table: TableName, action: str, **options: Any) -> Claim:
+        jobs = self.installation.jobs
+        job = jobs.submit(table, [action], options={action: {"only_if_needed": False, **options}}, owner="a task")
+        claim = jobs.claim("w", job_id=job.job_id)
+        assert claim is not None
+        return claim
 
     def run(self, table: TableName, action: str, *, later: timedelta = timedelta(0), **options: Any) -> Job:
-        jobs = self.installation.jobs
-        jobs.submit(table, [action], options={action: {"only_if_needed": False, **options}})
-        claim = jobs.claim("w")
-        assert claim is not None
-        return Attempt(jobs, claim, self.engine(later)).run()
+        return self.attempt(self.submitted(table, action, **options), later)
+
+    def run_again(self, job: Job) -> Job:
+        """Run the job of an attempt that was killed."""
+        return self.attempt(self.installation.jobs.take_over(job.job_id, "w2", owner="a task"))
 
     def planned(self, table: TableName, action: str = Action.REMOVE_ORPHAN_FILES, **options: Any) -> Removal:
-        job = self.run(table, action, **(ALWAYS | options))
+        job = self.run(table, action, **({"approve_above_files": 0} | options))
         assert job.status is JobStatus.COMPLETED, job.error
         (removal,) = self.removals.planned_by(job.job_id)
         return removal
@@ -65,43 +63,38 @@ class Lake:
     def delete(self, removal: Removal, action: str = Action.REMOVE_ORPHAN_FILES, later: timedelta = timedelta(0)) -> Job:
         return self.run(removal.table, action, later=later, removal_id=removal.removal_id)
 
+    def state(self, removal: Removal) -> RemovalState:
+        return self.removals.get(removal.removal_id).state
+
     def outcomes(self, removal: Removal) -> Mapping[str, tuple[ItemOutcome | None, str | None]]:
         return {Path(item.name).name: (item.outcome, item.reason) for item in self.removals.items(removal.removal_id)}
 
-    def folder(self, table: TableName) -> Path:
-        return Path(urlparse(self.catalog.load_table(table.identifier).location()).path)
-
-    def stray(self, table: TableName, name: str, content: bytes = b"stray") -> Path:
-        path = self.folder(table) / "data" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        age(path)
-        return path
-
-
-def later_than_now(later: timedelta) -> datetime:
-    return datetime.now(UTC) + later
-
-
-def age(path: Path, seconds: int = WEEK) -> None:
-    moment = path.stat().st_mtime - seconds
-    os.utime(path, (moment, moment))
-
 
 @pytest.fixture
-def lake_jobs(store_url: str, spark: SparkSession, catalog: Catalog) -> Iterator[Lake]:
+def lake_jobs(store_url: str, world: SparkWorld) -> Iterator[Lake]:
     with open_store(store_url) as store:
         installation = Installation(store)
-        yield Lake(installation, spark, catalog)
+        yield Lake(installation, world)
         installation.close()
 
 
-def test_a_plan_waits_and_exactly_the_approved_files_are_deleted(
-    lake_jobs: Lake, fragmented: Callable[..., TableName], spark: SparkSession
-) -> None:
-    table = fragmented(commits=2, deletes=0)
+def table_of(world: SparkWorld, commits: int = 1, **properties: str) -> TableName:
+    """Make a table with a row of each commit, from 0."""
+    name = world.new_table("id BIGINT", **properties)
+    for number in range(commits):
+        world.append(name, id=[number])
+    return name
+
+
+def only_file_of(world: SparkWorld, name: TableName) -> Path:
+    (task,) = world.table(name).scan().plan_files()
+    return Path(urlparse(task.file.file_path).path)
+
+
+def test_a_plan_waits_and_exactly_the_approved_files_are_deleted(lake_jobs: Lake, world: SparkWorld) -> None:
+    table = world.fragmented(commits=2, deletes=0)
     names = ["a b#c?d%20é.parquet", "'quoted\";--.parquet", "plain.parquet"]
-    strays = [lake_jobs.stray(table, name) for name in names]
+    strays = [world.stray(table, name) for name in names]
 
     removal = lake_jobs.planned(table)
     assert (removal.state, removal.item_count, removal.bytes) == (RemovalState.AWAITING_APPROVAL, 3, 15)
@@ -113,7 +106,7 @@ def test_a_plan_waits_and_exactly_the_approved_files_are_deleted(
     assert "cannot be run: it awaits approval" in str(refused.error)
     assert refused.results[0].final, "a retry would be refused again"
 
-    later = lake_jobs.stray(table, "later.parquet")
+    later = world.stray(table, "later.parquet")
     lake_jobs.removals.approve(removal.removal_id, actor=VERA)
     job = lake_jobs.delete(removal)
 
@@ -122,26 +115,22 @@ def test_a_plan_waits_and_exactly_the_approved_files_are_deleted(
     assert not any(stray.exists() for stray in strays)
     assert later.exists(), "it was not in the approved list"
     assert lake_jobs.outcomes(removal) == dict.fromkeys(names, (ItemOutcome.DELETED, None))
-    assert spark.sql(f"SELECT count(*) AS n FROM {table.quoted}").collect()[0]["n"] == 80
+    assert world.value(f"SELECT count(*) FROM {table.quoted}") == 80
     again = lake_jobs.delete(removal)
     assert "was deleted" in str(again.error)
 
 
-def test_files_that_came_to_be_needed_or_were_written_again_are_left_out_and_named(
-    lake_jobs: Lake, new_table: Callable[..., TableName], catalog: Catalog, append: Callable[..., None]
-) -> None:
-    donor, table = new_table("id BIGINT"), new_table("id BIGINT")
-    append(table, id=[1])
-    append(donor, id=[7, 8])
-    (written,) = [task.file.file_path for task in catalog.load_table(donor.identifier).scan().plan_files()]
-    committed = lake_jobs.stray(table, "committed.parquet", Path(urlparse(written).path).read_bytes())
-    rewritten, gone, stray = (lake_jobs.stray(table, f"{name}.parquet") for name in ("rewritten", "gone", "stray"))
+def test_files_that_came_to_be_needed_or_were_written_again_are_left_out_and_named(lake_jobs: Lake, world: SparkWorld) -> None:
+    donor, table = world.new_table("id BIGINT"), table_of(world)
+    world.append(donor, id=[7, 8])
+    committed = world.stray(table, "committed.parquet", only_file_of(world, donor).read_bytes())
+    rewritten, gone, stray = (world.stray(table, f"{name}.parquet") for name in ("rewritten", "gone", "stray"))
     removal = lake_jobs.approved(table)
     assert removal.item_count == 4
 
-    catalog.load_table(table.identifier).add_files([f"file://{committed}"])
+    world.table(table).add_files([f"file://{committed}"])
     rewritten.write_bytes(b"other")
-    age(rewritten, WEEK - 60)
+    aged(rewritten, timedelta(days=6))
     gone.unlink()
     job = lake_jobs.delete(removal)
 
@@ -153,154 +142,132 @@ def test_files_that_came_to_be_needed_or_were_written_again_are_left_out_and_nam
         "stray.parquet": (ItemOutcome.DELETED, None),
     }
     assert not stray.exists()
-    assert sorted(catalog.load_table(table.identifier).scan().to_arrow()["id"].to_pylist()) == [1, 7, 8]
+    assert world.ids(table) == [0, 7, 8]
 
 
-def test_another_table_of_the_same_name_and_place_keeps_its_files(
-    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], catalog: Catalog, spark: SparkSession
-) -> None:
-    table = new_table("id BIGINT")
-    append(table, id=[1])
-    stray = lake_jobs.stray(table, "stray.parquet")
-    location = catalog.load_table(table.identifier).location()
+def test_another_table_of_the_same_name_and_place_keeps_its_files(lake_jobs: Lake, world: SparkWorld) -> None:
+    table = table_of(world)
+    stray = world.stray(table, "stray.parquet")
+    location = world.table(table).location()
     removal = lake_jobs.approved(table)
-    catalog.drop_table(table.identifier)
-    spark.sql(f"CREATE TABLE {table.quoted} (id BIGINT) USING iceberg LOCATION '{location}'")
+    world.catalog.drop_table(table.identifier)
+    world.sql(f"CREATE TABLE {table.quoted} (id BIGINT) USING iceberg LOCATION '{location}'")
 
     job = lake_jobs.delete(removal)
 
     assert job.status is JobStatus.FAILED
     assert f"{table.dotted} was dropped and created again after its removal was planned" in str(job.error)
     assert stray.exists()
-    assert lake_jobs.removals.get(removal.removal_id).state is RemovalState.FAILED
+    assert lake_jobs.state(removal) is RemovalState.FAILED
 
 
-def test_a_table_that_came_to_lie_inside_stops_the_whole_removal(
-    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], catalog: Catalog, spark: SparkSession
-) -> None:
-    table = new_table("id BIGINT")
-    append(table, id=[1])
-    stray = lake_jobs.stray(table, "stray.parquet")
+def test_a_table_that_came_to_lie_inside_stops_the_whole_removal(lake_jobs: Lake, world: SparkWorld) -> None:
+    table = table_of(world)
+    stray = world.stray(table, "stray.parquet")
     removal = lake_jobs.approved(table)
     nested = TableName(table.catalog, table.database, f"{table.table}_nested")
-    inside = f"file:{lake_jobs.folder(table)}/data/nested"
-    spark.sql(f"CREATE TABLE {nested.quoted} (id BIGINT) USING iceberg LOCATION '{inside}'")
+    inside = f"file:{world.folder(table)}/data/nested"
+    world.sql(f"CREATE TABLE {nested.quoted} (id BIGINT) USING iceberg LOCATION '{inside}'")
 
     job = lake_jobs.delete(removal)
-    catalog.drop_table(nested.identifier)
 
     assert f"{nested.dotted} (inside it at" in str(job.error)
     assert stray.exists()
-    assert lake_jobs.removals.get(removal.removal_id).state is RemovalState.FAILED
+    assert lake_jobs.state(removal) is RemovalState.FAILED
 
 
-def test_exactly_the_approved_snapshots_are_expired_unless_a_tag_needs_one_now(
-    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], catalog: Catalog, spark: SparkSession
-) -> None:
-    table = new_table("id BIGINT")
-    for number in range(4):
-        append(table, id=[number])
-    ids = [snapshot.snapshot_id for snapshot in catalog.load_table(table.identifier).snapshots()]
+def test_exactly_the_approved_snapshots_are_expired_unless_a_tag_needs_one_now(lake_jobs: Lake, world: SparkWorld) -> None:
+    table = table_of(world, 4)
+    ids = [snapshot.snapshot_id for snapshot in world.table(table).snapshots()]
     expire = {"max_age": "0s", "retain_last": 1}
     removal = lake_jobs.approved(table, Action.EXPIRE_SNAPSHOTS, **expire)
     assert [item.name for item in lake_jobs.removals.items(removal.removal_id)] == [str(each) for each in ids[:3]]
 
-    append(table, id=[4])
-    spark.sql(f"ALTER TABLE {table.quoted} CREATE TAG audit AS OF VERSION {ids[1]}")
+    world.append(table, id=[4])
+    world.sql(f"ALTER TABLE {table.quoted} CREATE TAG audit AS OF VERSION {ids[1]}")
     job = lake_jobs.delete(removal, Action.EXPIRE_SNAPSHOTS)
 
     assert job.results[0].message == "Expired 2 snapshots and deleted 2 files; 1 left out"
     assert lake_jobs.outcomes(removal)[str(ids[1])] == (ItemOutcome.LEFT_OUT, NEEDED_NOW)
-    left = {snapshot.snapshot_id for snapshot in catalog.load_table(table.identifier).snapshots()}
+    left = {snapshot.snapshot_id for snapshot in world.table(table).snapshots()}
     assert {ids[1], ids[3]} < left
     assert len(left) == 3, "ids[3] would be due now, and was not approved"
-    assert len(catalog.load_table(table.identifier).scan(snapshot_id=ids[1]).to_arrow()) == 2
+    assert len(world.table(table).scan(snapshot_id=ids[1]).to_arrow()) == 2
 
 
 def test_a_branch_whose_own_settings_would_expire_more_than_the_list_stops_the_whole_removal(
-    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], catalog: Catalog
+    lake_jobs: Lake, world: SparkWorld
 ) -> None:
-    name = new_table("id BIGINT")
-    for number in range(3):
-        append(name, id=[number])
-    table = catalog.load_table(name.identifier)
+    name = table_of(world, 3)
+    table = world.table(name)
     table.manage_snapshots().create_branch(table.snapshots()[-1].snapshot_id, "audit").commit()
     for _ in range(2):
         table.append(table.scan().to_arrow().slice(0, 1), branch="audit")
     removal = lake_jobs.approved(name, Action.EXPIRE_SNAPSHOTS, max_age="0s", retain_last=2)
     *_, on_branch, head = table.refresh().snapshots()
-    aged = table.manage_snapshots().create_branch(head.snapshot_id, "audit", max_snapshot_age_ms=1, min_snapshots_to_keep=1)
-    aged.commit()
+    changed = table.manage_snapshots().create_branch(head.snapshot_id, "audit", max_snapshot_age_ms=1, min_snapshots_to_keep=1)
+    changed.commit()
 
     job = lake_jobs.delete(removal, Action.EXPIRE_SNAPSHOTS)
 
     assert f"snapshot {on_branch.snapshot_id} of {name.dotted} is past its own age now" in str(job.error)
-    assert len(catalog.load_table(name.identifier).snapshots()) == 5
-    assert lake_jobs.removals.get(removal.removal_id).state is RemovalState.FAILED
+    assert len(world.table(name).snapshots()) == 5
+    assert lake_jobs.state(removal) is RemovalState.FAILED
 
 
-def test_expiry_without_any_snapshot_still_drops_aged_tags_and_unused_schemas(
-    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], catalog: Catalog, spark: SparkSession
-) -> None:
-    name = new_table("id BIGINT")
-    append(name, id=[1])
-    table = catalog.load_table(name.identifier)
+def test_expiry_without_any_snapshot_still_drops_aged_tags_and_unused_schemas(lake_jobs: Lake, world: SparkWorld) -> None:
+    name = table_of(world)
+    table = world.table(name)
     table.manage_snapshots().create_tag(table.snapshots()[0].snapshot_id, "aged", max_ref_age_ms=1).commit()
     for column in ("unused", "current"):
-        spark.sql(f"ALTER TABLE {name.quoted} ADD COLUMN {column} INT")
+        world.sql(f"ALTER TABLE {name.quoted} ADD COLUMN {column} INT")
 
     job = lake_jobs.run(name, Action.EXPIRE_SNAPSHOTS, clean_expired_metadata=True)
 
     assert job.results[0].message == "No snapshot was old enough to expire"
-    metadata = catalog.load_table(name.identifier).metadata
+    metadata = world.table(name).metadata
     assert (set(metadata.refs), len(metadata.snapshots)) == ({"main"}, 1)
     assert [len(schema.fields) for schema in metadata.schemas] == [1, 3]
     assert lake_jobs.removals.planned_by(job.job_id) == []
 
 
-def test_a_staged_commit_keeps_its_files_and_can_be_published_after_maintenance(
-    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], catalog: Catalog, spark: SparkSession
-) -> None:
+def test_a_staged_commit_keeps_its_files_and_can_be_published_after_maintenance(lake_jobs: Lake, world: SparkWorld) -> None:
     """Write, audit, publish: no branch or tag leads to the snapshot that waits for its audit."""
-    name = new_table("id BIGINT", **{"write.wap.enabled": "true"})
-    append(name, id=[1])
-    spark.conf.set("spark.wap.id", "audit")
-    spark.sql(f"INSERT INTO {name.quoted} VALUES (2)")
-    spark.conf.unset("spark.wap.id")
-    for path in lake_jobs.folder(name).rglob("*.*"):
-        age(path)
+    name = table_of(world, **{"write.wap.enabled": "true"})
+    world.spark.conf.set("spark.wap.id", "audit")
+    world.sql(f"INSERT INTO {name.quoted} VALUES (2)")
+    world.spark.conf.unset("spark.wap.id")
+    for path in world.folder(name).rglob("*.*"):
+        aged(path)
 
     removed = lake_jobs.run(name, Action.REMOVE_ORPHAN_FILES)
     expired = lake_jobs.run(name, Action.EXPIRE_SNAPSHOTS, max_age="1h", retain_last=1)
 
     assert removed.results[0].message == "No orphan files"
     assert expired.results[0].message == "No snapshot was old enough to expire"
-    assert len(catalog.load_table(name.identifier).scan().to_arrow()) == 1
-    spark.sql(f"CALL {name.catalog}.system.publish_changes('{name.database}.{name.table}', 'audit')")
-    assert sorted(catalog.load_table(name.identifier).scan().to_arrow()["id"].to_pylist()) == [1, 2]
+    assert len(world.table(name).scan().to_arrow()) == 1
+    world.sql(f"CALL {name.catalog}.system.publish_changes('{name.database}.{name.table}', 'audit')")
+    assert world.ids(name) == [0, 2]
 
 
-def test_what_quarantine_breaks_is_whole_again_after_a_restore(
-    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], catalog: Catalog, spark: SparkSession
-) -> None:
+def test_what_quarantine_breaks_is_whole_again_after_a_restore(lake_jobs: Lake, world: SparkWorld) -> None:
     """A file that a program reads by its path looks like an orphan: the mistake shows at once, and can be undone."""
-    table, source = new_table("id BIGINT"), new_table("id BIGINT")
-    append(table, id=[1])
-    append(source, id=[7, 8, 9])
-    (written,) = [task.file.file_path for task in catalog.load_table(source.identifier).scan().plan_files()]
-    hidden = lake_jobs.stray(table, "of_the_reader.parquet", Path(urlparse(written).path).read_bytes())
-    named = lake_jobs.stray(table, "named.parquet", Path(urlparse(written).path).read_bytes())
-    strange = lake_jobs.stray(table, "a b#c?d%20\u00e9.parquet")
-    lake_jobs.stray(table, f"../{FOLDER}/r/data/0.parquet")  # of a table that was here, in the folder that is this table's now
+    table, source = table_of(world), world.new_table("id BIGINT")
+    world.append(source, id=[7, 8, 9])
+    hidden, named = (
+        world.stray(table, name, only_file_of(world, source).read_bytes()) for name in ("of_the_reader.parquet", "named.parquet")
+    )
+    strange = world.stray(table, "a b#c?d%20\u00e9.parquet")
+    world.stray(table, f"../{FOLDER}/r/data/0.parquet")  # of a table that was here, in the folder that is this table's now
 
     def ids() -> list[int]:
-        return sorted(row["id"] for row in spark.read.parquet(f"file://{hidden}").collect())
+        return sorted(row["id"] for row in world.spark.read.parquet(f"file://{hidden}").collect())
 
     before = ids()
     before_bytes = hidden.stat().st_size + strange.stat().st_size
     planned = lake_jobs.planned(table, quarantine="7d", prefix_listing=True)
     assert planned.item_count == 3
-    catalog.load_table(table.identifier).add_files([f"file://{named}"])
+    world.table(table).add_files([f"file://{named}"])
     lake_jobs.removals.approve(planned.removal_id, actor=VERA)
     job = lake_jobs.delete(planned)
     removal = lake_jobs.removals.get(planned.removal_id)
@@ -315,7 +282,7 @@ def test_what_quarantine_breaks_is_whole_again_after_a_restore(
 
     restored = lake_jobs.run(table, Action.REMOVE_ORPHAN_FILES, restore="all")
     assert restored.results[0].message == "Restored 2 files from quarantine"
-    assert lake_jobs.removals.get(removal.removal_id).state is RemovalState.RESTORED
+    assert lake_jobs.state(removal) is RemovalState.RESTORED
     assert strange.read_bytes() == b"stray"
     assert ids() == before == [7, 8, 9]
 
@@ -337,72 +304,55 @@ def killed_while(lake_jobs: Lake, monkeypatch: pytest.MonkeyPatch, claim: Claim,
     with monkeypatch.context() as patched:
         patched.setattr(Removals, "record", record_or_die)
         with pytest.raises(Killed):
-            lake_jobs.engine().run(claim.job, claim.job.actions[0])
+            lake_jobs.world.new_engine().run(claim.job, claim.job.actions[0])
 
 
 @pytest.mark.parametrize("writes", [0, 1])
 def test_what_a_killed_attempt_had_begun_to_expire_counts_as_expired_and_the_rest_follows(
-    lake_jobs: Lake,
-    new_table: Callable[..., TableName],
-    append: Callable[..., None],
-    catalog: Catalog,
-    monkeypatch: pytest.MonkeyPatch,
-    writes: int,
+    lake_jobs: Lake, world: SparkWorld, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
-    table = new_table("id BIGINT")
-    for number in range(3):
-        append(table, id=[number])
+    table = table_of(world, 3)
     removal = lake_jobs.approved(table, Action.EXPIRE_SNAPSHOTS, max_age="0s", retain_last=1)
-    jobs, options = lake_jobs.installation.jobs, {"expire_snapshots": {"removal_id": removal.removal_id}}
-    job = jobs.submit(table, ["expire_snapshots"], options=options, owner="a task")
-    claim = jobs.claim("w", job_id=job.job_id)
-    assert claim is not None
+    claim = lake_jobs.submitted(table, Action.EXPIRE_SNAPSHOTS, removal_id=removal.removal_id)
     killed_while(lake_jobs, monkeypatch, claim, writes)
-    assert len(catalog.load_table(table.identifier).snapshots()) == (3 if writes == 0 else 1)
+    assert len(world.table(table).snapshots()) == (3 if writes == 0 else 1)
 
-    again = jobs.take_over(job.job_id, "w2", owner="a task")
-    assert Attempt(jobs, again, lake_jobs.engine()).run().status is JobStatus.COMPLETED
+    assert lake_jobs.run_again(claim.job).status is JobStatus.COMPLETED
 
     done = lake_jobs.removals.get(removal.removal_id)
     assert (done.state, done.deleted_count, done.gone_count) == (RemovalState.DELETED, 2, 0)
 
 
 def test_a_list_within_the_limits_is_deleted_at_once_and_to_its_end_by_the_next_attempt_at_its_job(
-    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    lake_jobs: Lake, world: SparkWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = new_table("id BIGINT")
-    append(table, id=[1])
-    stray = lake_jobs.stray(table, "stray.parquet")
-    limits = {"approve_above_files": 1, "approve_above_bytes": 5}
-    jobs, options = lake_jobs.installation.jobs, {"remove_orphan_files": limits}
-    job = jobs.submit(table, ["remove_orphan_files"], options=options, owner="a task")
-    claim = jobs.claim("w", job_id=job.job_id)
-    assert claim is not None
+    table = table_of(world)
+    stray = world.stray(table, "stray.parquet")
+    claim = lake_jobs.submitted(table, Action.REMOVE_ORPHAN_FILES, approve_above_files=1, approve_above_bytes=5)
     killed_while(lake_jobs, monkeypatch, claim, writes=1)
     assert not stray.exists()
-    later = lake_jobs.stray(table, "later.parquet")
+    later = world.stray(table, "later.parquet")
 
-    ended = Attempt(jobs, jobs.take_over(job.job_id, "w2", owner="a task"), lake_jobs.engine()).run()
+    ended = lake_jobs.run_again(claim.job)
 
     assert ended.results[0].message == "Removed 1 orphan file"
     assert later.exists(), "it was not in the list"
-    (removal,) = lake_jobs.removals.planned_by(job.job_id)
+    (removal,) = lake_jobs.removals.planned_by(claim.job.job_id)
     assert (removal.state, removal.deleted_count, removal.decided_by) == (RemovalState.DELETED, 1, None)
     assert lake_jobs.outcomes(removal) == {"stray.parquet": (ItemOutcome.DELETED, None)}
 
 
 def test_an_approved_list_is_not_deleted_by_a_job_of_another_table_or_a_worker_whose_clock_is_wrong(
-    lake_jobs: Lake, new_table: Callable[..., TableName], append: Callable[..., None]
+    lake_jobs: Lake, world: SparkWorld
 ) -> None:
-    table, other = new_table("id BIGINT"), new_table("id BIGINT")
-    append(table, id=[1])
-    stray = lake_jobs.stray(table, "stray.parquet")
+    table, other = table_of(world), world.new_table("id BIGINT")
+    stray = world.stray(table, "stray.parquet")
     removal = lake_jobs.approved(table)
 
     def refused(job: Job, why: str, state: RemovalState) -> None:
         assert why in str(job.error)
         assert stray.exists()
-        assert lake_jobs.removals.get(removal.removal_id).state is state
+        assert lake_jobs.state(removal) is state
 
     of_other = lake_jobs.run(other, Action.REMOVE_ORPHAN_FILES, removal_id=removal.removal_id)
     whose = f"is a list of orphans of {table.dotted}, and this job is of {other.dotted}"

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from spark_world import SparkWorld
 from table_zoo import Zoo, append, commit_times
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import read_health
-from airflow_snowpack.jobs.model import Job
-from airflow_snowpack.maintenance import SparkEngine
 from airflow_snowpack.maintenance.planning import Estimate, plan_table
 from airflow_snowpack.maintenance.policies import Policies, Rule, TablePolicy
 from airflow_snowpack.maintenance.replay import read_history, recorded, simulate
@@ -76,8 +75,7 @@ def new(zoo: Zoo) -> Callable[[], TableName]:
 def test_a_replay_agrees_with_the_actions_that_really_ran(
     zoo: Zoo,
     new: Callable[..., TableName],
-    engine: SparkEngine,
-    job_for: Callable[..., Job],
+    world: SparkWorld,
     deletes: Mapping[int, str],
     granularity: str,
     options: Mapping[str, Mapping[str, Any]],
@@ -89,9 +87,7 @@ def test_a_replay_agrees_with_the_actions_that_really_ran(
         write_day(zoo.session, zoo.load(replayed), day, deletes)
         write_day(zoo.session, zoo.load(maintained), day, deletes)
         if day in (2, 5):
-            real.append(
-                run_plan(engine, job_for, policy(maintained, options), zoo.load(maintained)) | numbers(zoo.load(maintained))
-            )
+            real.append(run_plan(world, policy(maintained, options), zoo.load(maintained)) | numbers(zoo.load(maintained)))
     times = [BEGIN + DAY * each for day in range(6) for each in ((day, day + 0.1) if day in deletes else (day,))]
     commit_times(zoo, replayed, times)
 
@@ -115,12 +111,12 @@ def test_a_replay_agrees_with_the_actions_that_really_ran(
 
 
 def test_recorded_maintenance_is_left_out_and_what_writers_remove_is_found_in_it(
-    zoo: Zoo, new: Callable[[], TableName], engine: SparkEngine, job_for: Callable[..., Job]
+    zoo: Zoo, new: Callable[[], TableName], world: SparkWorld
 ) -> None:
     name = new()
     for day in range(3):
         append(zoo.load(name), [1] * 400 + [2] * 400, start=day * 800)
-    engine.run(job_for(name, **OPTIONS), "rewrite_data_files")
+    world.run(name, "rewrite_data_files", **OPTIONS["rewrite_data_files"])
     zoo.load(name).delete("value = 1")  # a whole compacted file
     history = read_history(zoo.load(name), BEGIN)
     until = history.commits[-1].at
@@ -132,13 +128,13 @@ def test_recorded_maintenance_is_left_out_and_what_writers_remove_is_found_in_it
     assert 0 < history.compaction_ratio < 1
 
 
-def run_plan(engine: SparkEngine, job_for: Callable[..., Job], policy: TablePolicy, table: Table) -> dict[str, Any]:
+def run_plan(world: SparkWorld, policy: TablePolicy, table: Table) -> dict[str, Any]:
     """Run the actions that the policy's plan of the real table runs, a day later, when no partition is being written to."""
     later = datetime.now(UTC) + DAY
     health = read_health(table, now=later)
     plan = plan_table(health, policy, now=later)
-    job = job_for(policy.table, **{each.action: each.options for each in plan.decisions if each.runs})
-    found = {action: engine.run(job, action).metrics for action in plan.actions}
+    job = world.job(policy.table, **{each.action: each.options for each in plan.decisions if each.runs})
+    found = {action: world.engine.run(job, action).metrics for action in plan.actions}
     data = found["rewrite_data_files"]
     return {
         "actions": list(plan.actions),

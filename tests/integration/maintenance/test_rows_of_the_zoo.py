@@ -7,18 +7,15 @@ reads each time. Rows are compared as text, because no NaN equals another. ``mak
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
 from effort import SOAK
+from spark_world import SparkWorld
 from table_zoo import KINDS, KINDS_OF_SPARK, Zoo, rows
 
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs.model import ActionOutcome, Job
-from airflow_snowpack.maintenance import Action, SparkEngine
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.maintenance import Action
 
 At = dict[int, list[str]]
 
@@ -46,46 +43,43 @@ OPTIONS = {
 }
 
 
-def read_by_pyiceberg(zoo: Zoo, name: TableName) -> At:
-    table = zoo.load(name)
+def read_by_pyiceberg(world: SparkWorld, name: TableName) -> At:
+    table = world.table(name)
     return {each.snapshot_id: list(map(repr, rows(table, each.snapshot_id))) for each in table.metadata.snapshots}
 
 
-def read_by_spark(spark: SparkSession, zoo: Zoo, name: TableName) -> At:
+def read_by_spark(world: SparkWorld, name: TableName) -> At:
     found: At = {}
-    for snapshot in zoo.load(name).metadata.snapshots:
-        frame = spark.sql(f"SELECT * FROM {name.quoted} VERSION AS OF {snapshot.snapshot_id}")
-        found[snapshot.snapshot_id] = sorted(repr(tuple(row)) for row in frame.collect())
+    for snapshot in world.table(name).metadata.snapshots:
+        rows = world.sql(f"SELECT * FROM {name.quoted} VERSION AS OF {snapshot.snapshot_id}")
+        found[snapshot.snapshot_id] = sorted(repr(tuple(row)) for row in rows)
     return found
 
 
-def heads(zoo: Zoo, name: TableName) -> dict[str, int]:
-    return {ref: of.snapshot_id for ref, of in zoo.load(name).metadata.refs.items()}
+def heads(world: SparkWorld, name: TableName) -> dict[str, int]:
+    return {ref: of.snapshot_id for ref, of in world.table(name).metadata.refs.items()}
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_no_action_changes_rows(
-    zoo: Zoo, kind: str, spark: SparkSession, engine: SparkEngine, job_for: Callable[..., Job]
-) -> None:
+def test_no_action_changes_rows(zoo: Zoo, kind: str, world: SparkWorld) -> None:
     name = zoo.new(kind)
 
-    def read_again(known: At, refs: dict[str, int], read: Callable[[Zoo, TableName], At]) -> None:
+    def read_again(known: At, refs: dict[str, int], read: Callable[[SparkWorld, TableName], At]) -> None:
         """Compare what is read now, at each snapshot and on each ref, with what was read before."""
-        found, kept = read(zoo, name), heads(zoo, name)
+        found, kept = read(world, name), heads(world, name)
         assert kept.keys() == refs.keys()
         assert {ref: found[snapshot] for ref, snapshot in kept.items()} == {ref: known[was] for ref, was in refs.items()}
         both = found.keys() & known.keys()
         assert {each: found[each] for each in both} == {each: known[each] for each in both}
 
-    def by_spark(zoo: Zoo, name: TableName) -> At:
-        return read_by_spark(spark, zoo, name)
-
-    after_each = by_spark if kind in ONLY_SPARK_READS else read_by_pyiceberg
-    seen_by_spark, seen, refs = by_spark(zoo, name), after_each(zoo, name), heads(zoo, name)
-    job = job_for(name, **OPTIONS)
+    after_each = read_by_spark if kind in ONLY_SPARK_READS else read_by_pyiceberg
+    seen_by_spark, refs = read_by_spark(world, name), heads(world, name)
+    seen = seen_by_spark if after_each is read_by_spark else after_each(world, name)
+    job = world.job(name, **OPTIONS)
     for action in Action:
-        result = engine.run(job, action)
+        result = world.engine.run(job, action)
         expected = NOT_DONE.get((kind, action), ActionOutcome.SUCCEEDED)
         assert result.outcome is expected, (action, result.message, result.error)
         read_again(seen, refs, after_each)
-    read_again(seen_by_spark, refs, by_spark)
+    if after_each is not read_by_spark:
+        read_again(seen_by_spark, refs, read_by_spark)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import random
 import subprocess
 import sys
 import time
@@ -15,20 +15,18 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from bounded import PATIENCE_S, started
-from kill_interim import ShiftedClock
+from moved_clock import ShiftedClock
+from spark_world import SparkWorld
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.jobs import Jobs, JobStatus, JobWorker, LifecyclePolicy
-from airflow_snowpack.maintenance import SparkEngine
 from airflow_snowpack.maintenance.removals import records
 from airflow_snowpack.maintenance.removals.model import RemovalState
 from airflow_snowpack.maintenance.removals.request import request_of
 from airflow_snowpack.store import Actor, open_store
 
 if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-    from pyspark.sql import SparkSession
 
 SCRIPT = Path(__file__).parents[2] / "support" / "spark_worker.py"
 LEASE = timedelta(minutes=1)
@@ -91,6 +89,16 @@ def wait_for_the_rewrite_to_write(table: Table, before: set[Path]) -> None:
     eventually(lambda: files_of(table) - before)
 
 
+def slow_to_rewrite(world: SparkWorld) -> TableName:
+    """Make a table whose rewrite takes seconds, for another process to be killed meanwhile, because it compresses that hard."""
+    name, rows, digits = world.new_table("id BIGINT, note STRING"), 25_000, random.Random(13)
+    for _ in range(3):
+        world.append(name, id=range(rows), note=[f"{digits.getrandbits(432):0108x}" for _ in range(rows)])
+    hard = "'write.parquet.compression-codec' = 'zstd', 'write.parquet.compression-level' = '19'"
+    world.sql(f"ALTER TABLE {name.quoted} SET TBLPROPERTIES ({hard})")
+    return name
+
+
 @pytest.mark.one_database
 @pytest.mark.timeout(LONGEST_S + 240)  # the worker starts a Spark of its own, which takes long on a busy machine
 def test_a_job_whose_worker_was_killed_in_a_rewrite_runs_again_after_its_lease(
@@ -98,64 +106,55 @@ def test_a_job_whose_worker_was_killed_in_a_rewrite_runs_again_after_its_lease(
     clock: ShiftedClock,
     store_url: str,
     lake: CatalogConfig,
-    engine: SparkEngine,
-    slow_to_rewrite: Callable[[], TableName],
-    table_of: Callable[[TableName], Table],
-    content_of: Callable[[TableName], Any],
+    world: SparkWorld,
     tmp_path: Path,
     record_property: Callable[[str, int], None],
 ) -> None:
     record_property("faults", 1)
-    name = slow_to_rewrite()
-    before, files = content_of(name), files_of(table_of(name))
+    name = slow_to_rewrite(world)
+    before, files = world.content(name), files_of(world.table(name))
     with worker_process(store_url, lake, tmp_path / "worker.log") as process:
         job = jobs.submit(name, ["rewrite_data_files"], options=REWRITE)
-        wait_for_the_rewrite_to_write(table_of(name), files)
+        wait_for_the_rewrite_to_write(world.table(name), files)
         process.kill()
         process.wait(PATIENCE_S)
 
     assert jobs.get(job.job_id).status is JobStatus.RUNNING
     assert jobs.locks.get(name) is not None
-    assert content_of(name) == before
+    assert world.content(name) == before
     assert jobs.sweep().requeued == ()
     clock.ahead += LEASE
     assert jobs.sweep().requeued == (job.job_id,)
-    with table_of(name).transaction() as change:  # nothing has to happen during the second attempt
+    with world.table(name).transaction() as change:  # nothing has to happen during the second attempt
         change.set_properties({"write.parquet.compression-level": "1"})
-    assert JobWorker(jobs, lambda: engine, "next").run_once() is JobStatus.COMPLETED
+    assert JobWorker(jobs, lambda: world.engine, "next").run_once() is JobStatus.COMPLETED
     assert jobs.get(job.job_id).attempt == 2
     assert jobs.locks.get(name) is None
-    assert content_of(name) == before
-    assert len(list(table_of(name).scan().plan_files())) == 1
+    assert world.content(name) == before
+    assert len(list(world.table(name).scan().plan_files())) == 1
 
 
 @pytest.mark.one_database
 @pytest.mark.timeout(LONGEST_S + 240)
 def test_a_cancel_and_a_sigterm_end_the_rewrite_itself(
-    jobs: Jobs,
-    store_url: str,
-    lake: CatalogConfig,
-    slow_to_rewrite: Callable[[], TableName],
-    table_of: Callable[[TableName], Table],
-    content_of: Callable[[TableName], Any],
-    tmp_path: Path,
+    jobs: Jobs, store_url: str, lake: CatalogConfig, world: SparkWorld, tmp_path: Path
 ) -> None:
-    name, log = slow_to_rewrite(), tmp_path / "worker.log"
-    before, head = content_of(name), table_of(name).metadata.current_snapshot_id
+    name, log = slow_to_rewrite(world), tmp_path / "worker.log"
+    before, head = world.content(name), world.table(name).metadata.current_snapshot_id
     with worker_process(store_url, lake, log) as process:
-        files = files_of(table_of(name))
+        files = files_of(world.table(name))
         cancelled = jobs.submit(name, ["rewrite_data_files"], options=REWRITE)
-        wait_for_the_rewrite_to_write(table_of(name), files)
+        wait_for_the_rewrite_to_write(world.table(name), files)
         with suspended_jvm(process):
             jobs.cancel(cancelled.job_id)
             eventually(lambda: "fence_moved" in log.read_text())
         eventually(lambda: jobs.locks.get(name) is None)
         assert process.poll() is None, "the worker itself goes on"
-        assert table_of(name).metadata.current_snapshot_id == head
+        assert world.table(name).metadata.current_snapshot_id == head
 
-        files = files_of(table_of(name))
+        files = files_of(world.table(name))
         stopped = jobs.submit(name, ["rewrite_data_files"], options=REWRITE)
-        wait_for_the_rewrite_to_write(table_of(name), files)
+        wait_for_the_rewrite_to_write(world.table(name), files)
         jvms = psutil.Process(process.pid).children(recursive=True)
         process.terminate()
         assert process.wait(timeout=PATIENCE_S) == 1
@@ -167,8 +166,8 @@ def test_a_cancel_and_a_sigterm_end_the_rewrite_itself(
     failed = jobs.get(stopped.job_id)
     assert (failed.status, failed.error) == (JobStatus.FAILED, "Worker received SIGTERM")
     assert jobs.locks.get(name) is None
-    assert table_of(name).metadata.current_snapshot_id == head
-    assert content_of(name) == before
+    assert world.table(name).metadata.current_snapshot_id == head
+    assert world.content(name) == before
 
 
 @pytest.mark.one_database
@@ -178,30 +177,26 @@ def test_the_list_of_a_killed_worker_is_deleted_to_its_end_and_nothing_else(
     clock: ShiftedClock,
     store_url: str,
     lake: CatalogConfig,
-    spark: SparkSession,
-    catalog: Catalog,
-    new_table: Callable[..., TableName],
-    append: Callable[..., None],
+    world: SparkWorld,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, int], None],
 ) -> None:
     record_property("faults", 1)
-    name = new_table("id BIGINT")
-    append(name, id=[1])
-    folder = Path(catalog.load_table(name.identifier).location().removeprefix("file:").removeprefix("//")) / "data"
-    listed = [stray_file(folder / f"stray {number}.parquet") for number in range(60)]
+    name = world.new_table("id BIGINT")
+    world.append(name, id=[1])
+    listed = [world.stray(name, f"stray {number}.parquet") for number in range(60)]
     monkeypatch.setattr(records, "PART_SIZE", 5)
-    removals = records.Removals(jobs.store)
+    removals = world.removals = records.Removals(jobs.store)
 
     def next_worker() -> JobWorker:
-        return JobWorker(jobs, lambda: SparkEngine(lambda: spark, lambda: catalog, removals=removals), "next")
+        return JobWorker(jobs, world.new_engine, "next")
 
     planning = jobs.submit(name, ["remove_orphan_files"], options={"remove_orphan_files": {"approve_above_files": 0}})
     assert next_worker().run_once() is JobStatus.COMPLETED
     (removal,) = removals.planned_by(planning.job_id)
     removals.approve(removal.removal_id, actor=Actor("vera", "page"))
-    later = [stray_file(folder / f"later {number}.parquet") for number in range(3)]
+    later = [world.stray(name, f"later {number}.parquet") for number in range(3)]
     request = request_of(removals.get(removal.removal_id))
 
     with worker_process(store_url, lake, tmp_path / "worker.log") as process:
@@ -222,10 +217,3 @@ def test_the_list_of_a_killed_worker_is_deleted_to_its_end_and_nothing_else(
     assert (done.state, done.deleted_count, done.gone_count, done.left_out_count) == (RemovalState.DELETED, 60, 0, 0)
     assert not any(path.exists() for path in listed)
     assert all(path.exists() for path in later), "they were not in the approved list"
-
-
-def stray_file(path: Path) -> Path:
-    path.write_bytes(b"stray")
-    moment = path.stat().st_mtime - timedelta(days=9).total_seconds()
-    os.utime(path, (moment, moment))
-    return path

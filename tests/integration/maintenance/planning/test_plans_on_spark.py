@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,22 +10,18 @@ from uuid import uuid4
 
 import pytest
 from health_world import policy
+from spark_world import SparkWorld
 from table_zoo import Zoo
 
 from airflow_snowpack.iceberg import MetadataReader, TableName
 from airflow_snowpack.iceberg.health import read_health, score
 from airflow_snowpack.jobs import ActionFigures, Jobs
-from airflow_snowpack.jobs.model import Job
-from airflow_snowpack.maintenance import SparkEngine
 from airflow_snowpack.maintenance.planning import plan_table
 from airflow_snowpack.store import open_store
 from benchmarks.estimates import BYTES_OFF, FILES_OFF, Compared, make_older, make_streamed, make_table, name_of, off, run_plan
 
 if TYPE_CHECKING:
-    from conftest import Content
-    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-    from pyspark.sql import SparkSession
 
 DATABASE = "db"
 DATA = "rewrite_data_files"
@@ -46,84 +41,68 @@ def files_by_partition(table: Table) -> dict[tuple[object, ...], set[str]]:
     return found
 
 
-def test_only_the_sick_partitions_that_no_writer_adds_to_are_rewritten(
-    new_table: Callable[..., TableName],
-    append: Callable[..., None],
-    table_of: Callable[[TableName], Table],
-    content_of: Callable[[TableName], Content],
-    engine: SparkEngine,
-    job_for: Callable[..., Job],
-) -> None:
-    name = new_table("id BIGINT, part STRING", "part")
+def test_only_the_sick_partitions_that_no_writer_adds_to_are_rewritten(world: SparkWorld) -> None:
+    name = world.new_table("id BIGINT, part STRING", "part")
     for number in range(3):
-        append(name, id=range(number * 3, number * 3 + 3), part=["it's", "b", None])
-    append(name, id=[9], part=["healthy"])
-    health, before, rows = read_health(table_of(name), now=LATER), files_by_partition(table_of(name)), content_of(name)
+        world.append(name, id=range(number * 3, number * 3 + 3), part=["it's", "b", None])
+    world.append(name, id=[9], part=["healthy"])
+    table, rows = world.table(name), world.content(name)
+    health, before = read_health(table, now=LATER), files_by_partition(table)
     written_to = [replace(each, newest_at=LATER) if each.values == ("b",) else each for each in health.partitions]
 
     decision = plan_table(replace(health, partitions=tuple(written_to)), policy({DATA: ANY_FILE}), now=LATER).of(DATA)
-    result = engine.run(job_for(name, rewrite_data_files=decision.options), DATA)
+    result = world.run(name, DATA, **decision.options)
 
-    after = files_by_partition(table_of(name))
+    after = files_by_partition(world.table(name))
     assert {key[1] for key in before if before[key] != after[key]} == {"it's", None}
     assert decision.estimate is not None
     assert result.metrics["rewritten_data_files_count"] == decision.estimate.files_removed == 6
     assert result.metrics["rewritten_bytes_count"] == decision.estimate.bytes_rewritten
-    assert content_of(name) == rows
+    assert world.content(name) == rows
 
 
-def test_manifests_that_a_rewrite_leaves_without_files_cost_no_points_and_go_with_the_next_commit(
-    new_table: Callable[..., TableName],
-    append: Callable[..., None],
-    table_of: Callable[[TableName], Table],
-    engine: SparkEngine,
-    job_for: Callable[..., Job],
-) -> None:
-    name = new_table("id BIGINT")
+def test_manifests_that_a_rewrite_leaves_without_files_cost_no_points_and_go_with_the_next_commit(world: SparkWorld) -> None:
+    name = world.new_table("id BIGINT")
     for number in range(12):
-        append(name, id=[number])
+        world.append(name, id=[number])
     few = policy({DATA: ANY_FILE, "rewrite_manifests": {"thresholds": {"small_manifests": 2}}})
-    planned = plan_table(read_health(table_of(name), now=LATER), few, now=LATER).of(DATA)
+    planned = plan_table(read_health(world.table(name), now=LATER), few, now=LATER).of(DATA)
 
-    engine.run(job_for(name, rewrite_data_files=planned.options), DATA)
+    world.run(name, DATA, **planned.options)
 
-    after = read_health(table_of(name), now=LATER)
+    after = read_health(world.table(name), now=LATER)
     assert (after.data_manifests, after.empty_data_manifests, after.small_manifests) == (13, 12, 1)
     assert score(after).parts[2].points == 15
     assert plan_table(after, few, now=LATER).of("rewrite_manifests").verdict == "skip"
-    append(name, id=[12])
-    later = read_health(table_of(name), now=LATER)
+    world.append(name, id=[12])
+    later = read_health(world.table(name), now=LATER)
     assert (later.data_manifests, later.empty_data_manifests) == (2, 0)
 
 
 @pytest.mark.parametrize("kind", ["evolved_spec", "void"])
-def test_files_of_older_specs_are_rewritten_with_the_whole_table(
-    zoo: Zoo, kind: str, engine: SparkEngine, job_for: Callable[..., Job], content_of: Callable[[TableName], Content]
-) -> None:
+def test_files_of_older_specs_are_rewritten_with_the_whole_table(zoo: Zoo, kind: str, world: SparkWorld) -> None:
     name = zoo.new(kind)
     decision = plan_table(read_health(zoo.load(name), now=LATER), policy({DATA: ANY_FILE}), now=LATER).of(DATA)
-    rows = content_of(name)
+    rows = world.content(name)
 
-    result = engine.run(job_for(name, rewrite_data_files=decision.options), DATA)
+    result = world.run(name, DATA, **decision.options)
 
     assert decision.estimate is not None
     assert "where" not in decision.options
     assert result.metrics["rewritten_data_files_count"] == decision.estimate.files_removed
-    assert content_of(name) == rows
+    assert world.content(name) == rows
 
 
-def test_estimates_are_what_spark_does_and_the_cost_is_corrected(
-    spark: SparkSession, catalog: Catalog, tmp_path: Path, content_of: Callable[[TableName], Content]
-) -> None:
+def test_estimates_are_what_spark_does_and_the_cost_is_corrected(world: SparkWorld, tmp_path: Path) -> None:
     found = []
     with Jobs(open_store(f"sqlite:///{tmp_path}/store.db")) as jobs:
         for seed in (1, 2):
             name = TableName("lake", DATABASE, f"{name_of(seed)}_{uuid4().hex[:6]}")
-            make_table(spark, name, seed, commits=(4, 4), deletes=2)
-            make_older(catalog, name)
-            rows = content_of(name)
-            found += run_plan(spark, catalog, jobs, name)
-            assert content_of(name) == rows
+            make_table(world.spark, name, seed, commits=(4, 4), deletes=2)
+            make_older(world.catalog, name)
+            rows = world.content(name)
+            found += run_plan(world.spark, world.catalog, jobs, name)
+            assert world.content(name) == rows
         records = jobs.action_histories([name])[name].records
 
     assert {each.action for each in found} >= {DATA, "rewrite_position_delete_files", "expire_snapshots"}
@@ -137,24 +116,19 @@ def test_estimates_are_what_spark_does_and_the_cost_is_corrected(
 
 @pytest.mark.parametrize("retain_last", [1, 4])
 def test_the_expiry_after_a_rewrite_in_the_same_plan_removes_as_many_files_as_estimated(
-    retain_last: int,
-    fragmented: Callable[..., TableName],
-    catalog: Catalog,
-    engine: SparkEngine,
-    job_for: Callable[..., Job],
+    retain_last: int, world: SparkWorld
 ) -> None:
-    name = fragmented(commits=7, parts=3)
-    make_older(catalog, name)
+    name = world.fragmented(commits=7, parts=3)
+    make_older(world.catalog, name)
     expiring = {"options": {"retain_last": retain_last}, "thresholds": {"old_snapshots": 1}}
     now = datetime.now(UTC)
 
-    health = read_health(catalog.load_table(name.identifier), now=now)
-    plan = plan_table(health, policy({DATA: ANY_FILE, EXPIRE: expiring}), now=now)
+    plan = plan_table(read_health(world.table(name), now=now), policy({DATA: ANY_FILE, EXPIRE: expiring}), now=now)
     request = plan.request()
     assert {DATA, EXPIRE} <= set(request.actions)
-    job, found = job_for(name, **request.options), list[Compared]()
+    job, found = world.job(name, **request.options), list[Compared]()
     for action in request.actions:
-        result, estimate = engine.run(job, action), plan.of(action).estimate
+        result, estimate = world.engine.run(job, action), plan.of(action).estimate
         if estimate is not None:
             found.append(Compared(str(name), action, estimate, ActionFigures.of(result)))
 
@@ -164,17 +138,17 @@ def test_the_expiry_after_a_rewrite_in_the_same_plan_removes_as_many_files_as_es
 
 @pytest.mark.parametrize(("merged_from", "empty"), [("11", 9), ("10", 0)])
 def test_manifests_that_the_rewrite_of_data_files_empties_or_merges_are_not_rewritten_in_the_same_plan(
-    spark: SparkSession, catalog: Catalog, tmp_path: Path, merged_from: str, empty: int
+    world: SparkWorld, tmp_path: Path, merged_from: str, empty: int
 ) -> None:
     """The commit of the rewrite makes the tenth manifest, and merges them if the table has them merged from ten on."""
     name = TableName("lake", DATABASE, f"streamed_{uuid4().hex[:6]}")
-    make_streamed(catalog, name, 9, **{"commit.manifest.min-count-to-merge": merged_from})
+    make_streamed(world.catalog, name, 9, **{"commit.manifest.min-count-to-merge": merged_from})
     with Jobs(open_store(f"sqlite:///{tmp_path}/store.db")) as jobs:
-        found = {each.action: (each.estimate, each.outcome) for each in run_plan(spark, catalog, jobs, name)}
+        found = {each.action: (each.estimate, each.outcome) for each in run_plan(world.spark, world.catalog, jobs, name)}
 
     assert {action: estimate.files_removed for action, (estimate, _) in found.items()} == {
         action: outcome.files_removed for action, (_, outcome) in found.items()
     }
     assert "rewrite_manifests" not in found
-    after = read_health(catalog.load_table(name.identifier), now=LATER)
+    after = read_health(world.table(name), now=LATER)
     assert (after.data_manifests - after.empty_data_manifests, after.empty_data_manifests) == (1, empty)
