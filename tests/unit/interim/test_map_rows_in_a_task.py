@@ -6,6 +6,7 @@ import importlib.util
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from functools import partial
@@ -14,10 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 
 from airflow_snowpack.arrow.rows import Misfit, RowBatches, rows_of
 from airflow_snowpack.interim.map_reduce.errors import FunctionFailed, UnusableFunction, WrongRows, function_failure
 from airflow_snowpack.interim.map_reduce.functions import FunctionCall, ShippedFunction, name_of
+from airflow_snowpack.interim.map_reduce.mapping import map_batches
 
 KINDS = pa.schema(
     [
@@ -187,3 +190,54 @@ def test_an_error_is_found_behind_another() -> None:
     outer = RuntimeError("the write failed")
     outer.__cause__ = error
     assert function_failure(outer) is error
+
+
+# --- partitions -----------------------------------------------------------------------------------------------------------
+
+ID = pa.schema([("id", pa.int64())])
+
+
+@pytest.fixture
+def task() -> Iterator[None]:
+    """Spark's own context of a task on its partition 3."""
+    TaskContext._getOrCreate()._partitionId = 3
+    yield
+    TaskContext._setTaskContext(None)
+
+
+def mapped(fn: Callable[[Any], Any]) -> list[int]:
+    """Return the ids that become of a partition of two batches."""
+    batches = iter(pa.table({"id": range(10)}).to_batches(max_chunksize=5))
+    return [row["id"] for batch in map_batches(ShippedFunction.of(fn), ID, batches) for row in batch.to_pylist()]
+
+
+@pytest.mark.usefixtures("task")
+def test_a_batch_of_which_nothing_is_left_ends_no_partition() -> None:
+    def even(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch | None]:
+        for batch in batches:
+            for number in range(batch.num_rows):
+                yield batch.slice(number, 1) if batch["id"][number].as_py() % 2 == 0 else None
+
+    assert mapped(even) == [0, 2, 4, 6, 8]
+
+
+@pytest.mark.usefixtures("task")
+@pytest.mark.parametrize(
+    ("fn", "expected"),
+    [
+        (lambda batches: (1 / 0 for _ in batches), "in partition 3 at batch 0, after 5 rows: ZeroDivisionError"),
+        (lambda batches: 7, "at its start: it returned 7, and not record batches"),
+        (lambda batches: [{"id": 1}], "it returned a dict, and not a record batch or a table"),
+        (
+            lambda batches: (batch.rename_columns(["no"]) for batch in batches),
+            "it returned the columns no, and the schema has id",
+        ),
+        (
+            lambda batches: [pa.RecordBatch.from_pydict({"id": [1.5]}) for _ in batches],
+            r"its column id cannot become int64: Float value 1\.5.* was truncated",
+        ),
+    ],
+)
+def test_an_error_in_a_partition_has_how_far_it_came(fn: Callable[[Any], Any], expected: str) -> None:
+    with pytest.raises(FunctionFailed, match=expected):
+        mapped(fn)
