@@ -18,6 +18,7 @@ from airflow_snowpack.runners.images.commands import Commands
 from airflow_snowpack.runners.images.target import Registry
 
 REGISTRY = Registry("registry.example.com", "team/images", "ci", "hunter2-of-the-registry")
+DOCKERFILE = {"Dockerfile": "FROM scratch\n", "score.py": "print(1)\n"}
 DIGEST = f"sha256:{'d' * 64}"
 # Nothing of the developer's own configuration, such as hooks, a signing key or the name of the first branch.
 ALONE = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from image_world import REGISTRY, NotedBuilder, Repository
+from image_world import DOCKERFILE, REGISTRY, NotedBuilder, Repository
 from moved_clock import MovedClock
 
-from airflow_snowpack.runners.images import ImageBuilds, ImageTarget
+from airflow_snowpack.runners.images import ImageBuild, ImageBuilds, ImageTarget
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.opening import open_engine
 
@@ -38,6 +38,13 @@ def store(store_url: str, clock: MovedClock) -> Iterator[Store]:
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
     return Repository(tmp_path / "score.git")
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory: pytest.TempPathFactory) -> ImageBuild:
+    """The only commit of a repository, for the tests that change nothing in it."""
+    repository = Repository(tmp_path_factory.mktemp("source") / "score.git")
+    return ImageBuild(repository.url, repository.commit(DOCKERFILE))
 
 
 @pytest.fixture

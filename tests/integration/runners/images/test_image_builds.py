@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from bounded import PATIENCE_S
-from image_world import DIGEST, REGISTRY, NotedBuilder, Repository
+from image_world import DIGEST, DOCKERFILE, REGISTRY, NotedBuilder, Repository
 from moved_clock import MovedClock
 from query_plans import scans, sent_by
 
@@ -35,7 +36,6 @@ from airflow_snowpack.runners.images.rows import KINDS, NEWEST_FIRST
 from airflow_snowpack.store import Actor, AuditTrail, InvalidCursor, Store
 from airflow_snowpack.store.retention import Pruner
 
-DOCKERFILE = {"Dockerfile": "FROM scratch\n", "score.py": "print(1)\n"}
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 VERA = Actor("vera", via="cli")
 
@@ -55,6 +55,7 @@ def test_an_image_is_built_once_and_then_used(images: ImageBuilds, builder: Note
     assert job.tag == f"registry.example.com/team/images:{first.key}"
 
 
+@pytest.mark.one_database
 def test_two_branches_on_one_commit_are_one_image(images: ImageBuilds, builder: NotedBuilder, repository: Repository) -> None:
     commit = repository.commit(DOCKERFILE)
     repository.git("branch", "release", "main")
@@ -66,6 +67,7 @@ def test_two_branches_on_one_commit_are_one_image(images: ImageBuilds, builder: 
     assert images.get(found.pop().key).revision == "main"
 
 
+@pytest.mark.one_database
 def test_a_branch_that_moved_is_another_image(images: ImageBuilds, builder: NotedBuilder, repository: Repository) -> None:
     source = ImageBuild(repository.url, "main")
     first = repository.commit(DOCKERFILE)
@@ -77,15 +79,13 @@ def test_a_branch_that_moved_is_another_image(images: ImageBuilds, builder: Note
     assert images.ensure(source.at(first), build=True) == before  # a task that waited keeps its commit
 
 
-def test_a_request_of_a_ready_image_is_one_statement(images: ImageBuilds, store: Store, repository: Repository) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+def test_a_request_of_a_ready_image_is_one_statement(images: ImageBuilds, store: Store, source: ImageBuild) -> None:
     images.ensure(source, build=True)
     sent = sent_by(store, lambda: images.ensure(source, build=True))
     assert [statement.split()[0] for statement, _ in sent] == ["SELECT"]
 
 
-def test_without_build_an_image_is_only_requested(images: ImageBuilds, builder: NotedBuilder, repository: Repository) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+def test_without_build_an_image_is_only_requested(images: ImageBuilds, builder: NotedBuilder, source: ImageBuild) -> None:
     found = images.ensure(source, actor=VERA)
     assert isinstance(found, Building)
     assert (found.holder, found.is_free, found.attempt) == (None, True, 0)
@@ -96,9 +96,8 @@ def test_without_build_an_image_is_only_requested(images: ImageBuilds, builder: 
 
 
 def test_a_request_finds_the_process_that_builds(
-    images: ImageBuilds, builder: NotedBuilder, repository: Repository, clock: MovedClock
+    images: ImageBuilds, builder: NotedBuilder, source: ImageBuild, clock: MovedClock
 ) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
     seen: list[Ready | Building] = []
     builder.work = lambda _: seen.append(images.ensure(source, build=True, holder="other/task"))
     since = clock()
@@ -111,9 +110,8 @@ def test_a_request_finds_the_process_that_builds(
 
 
 def test_failures_are_retried_up_to_the_limit_and_reported_with_the_log(
-    images: ImageBuilds, builder: NotedBuilder, repository: Repository, clock: MovedClock
+    images: ImageBuilds, builder: NotedBuilder, source: ImageBuild, clock: MovedClock
 ) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
     builder.work = failing
     first = images.ensure(source, build=True)
     assert isinstance(first, Building)
@@ -159,9 +157,8 @@ def test_a_failed_image_is_tried_again_after_an_hour_or_when_it_was_forgotten(
 
 
 def test_a_build_whose_process_is_gone_is_taken_over_after_its_lease(
-    images: ImageBuilds, builder: NotedBuilder, repository: Repository, clock: MovedClock, caplog: pytest.LogCaptureFixture
+    images: ImageBuilds, builder: NotedBuilder, source: ImageBuild, clock: MovedClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
     other = ImageBuilds(images.store, images.target, builder=NotedBuilder())
     results: list[Ready | Building] = []
 
@@ -185,7 +182,7 @@ def beating(store: Store, builder: NotedBuilder) -> ImageBuilds:
 
 
 def test_the_lease_is_renewed_while_a_build_lasts(
-    beating: ImageBuilds, builder: NotedBuilder, repository: Repository, clock: MovedClock
+    beating: ImageBuilds, builder: NotedBuilder, source: ImageBuild, clock: MovedClock
 ) -> None:
     renewed, until = threading.Semaphore(0), clock() + timedelta(minutes=49)
 
@@ -205,14 +202,13 @@ def test_the_lease_is_renewed_while_a_build_lasts(
         assert not found.is_free
 
     builder.work = lasting
-    assert isinstance(beating.ensure(ImageBuild(repository.url, repository.commit(DOCKERFILE)), build=True), Ready)
+    assert isinstance(beating.ensure(source, build=True), Ready)
     assert len(builder.jobs) == 1
 
 
 def test_a_process_that_has_lost_its_lease_ends_its_program(
-    beating: ImageBuilds, builder: NotedBuilder, repository: Repository, caplog: pytest.LogCaptureFixture
+    beating: ImageBuilds, builder: NotedBuilder, source: ImageBuild, caplog: pytest.LogCaptureFixture
 ) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
     other = ImageBuilds(beating.store, beating.target, builder=NotedBuilder())
 
     def lasting(job: BuildJob) -> None:
@@ -228,13 +224,12 @@ def test_a_process_that_has_lost_its_lease_ends_its_program(
     assert "writeback_stale_attempt: the image" in caplog.text
 
 
-def test_no_statement_about_images_walks_over_all_of_them(images: ImageBuilds, repository: Repository, clock: MovedClock) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+def test_no_statement_about_images_walks_over_all_of_them(images: ImageBuilds, source: ImageBuild, clock: MovedClock) -> None:
     key = images.ensure(source, build=True).key
     page = images.list(limit=1)
 
     def every() -> None:
-        images.ensure(ImageBuild(repository.url, source.revision, build_args={"A": "1"}), build=True)
+        images.ensure(replace(source, build_args={"A": "1"}), build=True)
         images.states([key, "other"])
         images.list(limit=1, cursor=NEWEST_FIRST.cursor_of(page.items[0]))
         images.keys_beginning(key[:8])
@@ -245,9 +240,8 @@ def test_no_statement_about_images_walks_over_all_of_them(images: ImageBuilds, r
 
 
 def test_a_late_result_is_refused(
-    images: ImageBuilds, builder: NotedBuilder, repository: Repository, caplog: pytest.LogCaptureFixture
+    images: ImageBuilds, builder: NotedBuilder, source: ImageBuild, caplog: pytest.LogCaptureFixture
 ) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
     publish = builder.publish
     other = ImageBuilds(images.store, images.target, builder=NotedBuilder())
 
@@ -264,9 +258,8 @@ def test_a_late_result_is_refused(
 
 
 def test_an_image_whose_builders_all_died_has_failed(
-    images: ImageBuilds, builder: NotedBuilder, repository: Repository, clock: MovedClock
+    images: ImageBuilds, builder: NotedBuilder, source: ImageBuild, clock: MovedClock
 ) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
     key = images.ensure(source).key
     for number in range(3):
         assert images._attempts.claim(key, f"w{number}", is_task=False) is not None  # and is killed
@@ -278,9 +271,8 @@ def test_an_image_whose_builders_all_died_has_failed(
 
 
 def test_a_task_whose_tries_are_all_killed_does_not_build_for_ever(
-    images: ImageBuilds, builder: NotedBuilder, repository: Repository
+    images: ImageBuilds, builder: NotedBuilder, source: ImageBuild
 ) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
     key = images.ensure(source).key
     for _ in range(3):
         assert images._attempts.claim(key, "dag/run/task", is_task=True) is not None  # and is killed
@@ -293,9 +285,8 @@ def test_a_task_whose_tries_are_all_killed_does_not_build_for_ever(
 
 @pytest.mark.one_database
 def test_a_worker_that_cannot_build_uses_up_no_attempt(
-    images: ImageBuilds, repository: Repository, monkeypatch: pytest.MonkeyPatch
+    images: ImageBuilds, source: ImageBuild, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(BuilderUnavailable, match="'git'"):
         images.ensure(source, build=True)
@@ -306,6 +297,7 @@ def test_a_worker_that_cannot_build_uses_up_no_attempt(
     assert (record.state, record.attempts) == (ImageState.WAITING, 0)
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("target", ["Dockerfile", "../../outside", "/etc/hostname"])
 def test_a_dockerfile_that_is_a_link_stays_in_the_repository(
     images: ImageBuilds, builder: NotedBuilder, repository: Repository, temporary: Path, target: str
@@ -318,11 +310,9 @@ def test_a_dockerfile_that_is_a_link_stays_in_the_repository(
 
 
 def test_a_stopped_build_returns_to_the_queue_and_does_not_count(
-    images: ImageBuilds, builder: NotedBuilder, repository: Repository
+    images: ImageBuilds, builder: NotedBuilder, source: ImageBuild
 ) -> None:
     from airflow_snowpack.runners.images.errors import ImageBuildStopped
-
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
 
     def stopped(job: BuildJob) -> None:
         images.stop()
@@ -338,9 +328,8 @@ def test_a_stopped_build_returns_to_the_queue_and_does_not_count(
 
 
 def test_an_image_that_the_registry_refuses_is_pushed_later_and_neither_built_again_nor_counted_as_an_attempt(
-    images: ImageBuilds, builder: NotedBuilder, repository: Repository, clock: MovedClock
+    images: ImageBuilds, builder: NotedBuilder, source: ImageBuild, clock: MovedClock
 ) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
     refusals = images.policy.max_attempts + 2
     builder.refusals = [CommandFailed("buildah", "ended with exit code 125", ["503 Service Unavailable"])] * refusals
     waits = []
@@ -365,10 +354,10 @@ def test_an_image_that_the_registry_refuses_is_pushed_later_and_neither_built_ag
     ]
 
 
+@pytest.mark.one_database
 def test_a_host_without_the_image_that_was_not_pushed_builds_it(
-    images: ImageBuilds, builder: NotedBuilder, repository: Repository, clock: MovedClock
+    images: ImageBuilds, builder: NotedBuilder, source: ImageBuild, clock: MovedClock
 ) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
     builder.refusals = [CommandFailed("buildah", "ended with exit code 125")]
     found = images.ensure(source, build=True)
     assert isinstance(found, Building)
@@ -378,20 +367,22 @@ def test_a_host_without_the_image_that_was_not_pushed_builds_it(
     assert builder.published == [f"sha256:{2:064}"]
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("error", "attempts"), [(KeyboardInterrupt, 0), (ZeroDivisionError, 1)])
 def test_an_unexpected_error_is_raised_and_counts_unless_it_ends_the_process(
-    images: ImageBuilds, builder: NotedBuilder, repository: Repository, error: type[BaseException], attempts: int
+    images: ImageBuilds, builder: NotedBuilder, source: ImageBuild, error: type[BaseException], attempts: int
 ) -> None:
     def interrupted(_: BuildJob) -> None:
         raise error
 
     builder.work = interrupted
     with pytest.raises(error):
-        images.ensure(ImageBuild(repository.url, repository.commit(DOCKERFILE)), build=True)
+        images.ensure(source, build=True)
     (record,) = images.list().items
     assert (record.state, record.attempts, record.holder) == (ImageState.WAITING, attempts, None)
 
 
+@pytest.mark.one_database
 def test_no_log_and_no_row_has_the_value_of_a_build_argument(
     images: ImageBuilds, builder: NotedBuilder, repository: Repository, store: Store
 ) -> None:
@@ -417,20 +408,21 @@ def test_no_log_and_no_row_has_the_value_of_a_build_argument(
         assert "user:pw" not in text
 
 
-def test_the_end_of_a_long_log_is_stored(images: ImageBuilds, builder: NotedBuilder, repository: Repository) -> None:
+@pytest.mark.one_database
+def test_the_end_of_a_long_log_is_stored(images: ImageBuilds, builder: NotedBuilder, source: ImageBuild) -> None:
     def talking(job: BuildJob) -> None:
-        job.commands.run(["seq", "-f", "line %.0f of a build that says much", "100000"], job.scratch)
+        job.commands.run(["seq", "-f", "line %.0f of a build that says much", "10000"], job.scratch)
 
     builder.work = talking
-    found = images.ensure(ImageBuild(repository.url, repository.commit(DOCKERFILE)), build=True, on_line=lambda _: None)
+    found = images.ensure(source, build=True, on_line=lambda _: None)
     text = images.log(found.key)
     assert 60_000 < len(text) < 66_000
-    assert text.startswith("[9")
-    assert text.endswith("line 100000 of a build that says much")
+    assert text.startswith("[8")
+    assert text.endswith("line 10000 of a build that says much")
 
 
-def test_without_a_registry_each_host_builds_its_own(store: Store, repository: Repository) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+@pytest.mark.one_database
+def test_without_a_registry_each_host_builds_its_own(store: Store, source: ImageBuild) -> None:
     hosts = {name: NotedBuilder() for name in ("w1", "w2")}
     found = {
         name: ImageBuilds(store, ImageTarget(host=name), builder=builder).ensure(source, build=True)
@@ -446,10 +438,10 @@ def test_without_a_registry_each_host_builds_its_own(store: Store, repository: R
     assert len(hosts["w1"].jobs) == 1
 
 
-def test_an_image_that_was_removed_from_its_host_is_built_again(store: Store, repository: Repository, clock: MovedClock) -> None:
+@pytest.mark.one_database
+def test_an_image_that_was_removed_from_its_host_is_built_again(store: Store, source: ImageBuild, clock: MovedClock) -> None:
     builder = NotedBuilder()
     images = ImageBuilds(store, ImageTarget(host="w1"), builder=builder)
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
     found = images.ensure(source, build=True)
     builder.tags.clear()
     clock.move(1 * MINUTE)
@@ -476,16 +468,16 @@ def test_the_list_goes_on_after_its_cursor(images: ImageBuilds, repository: Repo
         images.list(cursor="nonsense")
 
 
-def test_states_of_many_images_are_one_statement(images: ImageBuilds, store: Store, repository: Repository) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
+def test_states_of_many_images_are_one_statement(images: ImageBuilds, store: Store, source: ImageBuild) -> None:
     found = images.ensure(source, build=True)
-    requested = images.ensure(ImageBuild(repository.url, source.revision, build_args={"A": "1"}))
+    requested = images.ensure(replace(source, build_args={"A": "1"}))
     keys = [found.key, requested.key, "unknown"]
     sent = sent_by(store, lambda: images.states(keys))
     assert len(sent) == 1
     assert images.states(keys) == {found.key: found, requested.key: requested, "unknown": None}
 
 
+@pytest.mark.one_database
 def test_an_unknown_image_is_an_error_of_its_own(images: ImageBuilds) -> None:
     for ask in (images.get, images.log, images.forget):
         with pytest.raises(ImageBuildNotFound, match="under the key 'nothing'"):
@@ -493,9 +485,8 @@ def test_an_unknown_image_is_an_error_of_its_own(images: ImageBuilds) -> None:
 
 
 def test_a_build_that_is_forgotten_meanwhile_has_no_result(
-    images: ImageBuilds, builder: NotedBuilder, repository: Repository, caplog: pytest.LogCaptureFixture
+    images: ImageBuilds, builder: NotedBuilder, source: ImageBuild, caplog: pytest.LogCaptureFixture
 ) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
     builder.work = lambda job: images.forget(job.key)
     found = images.ensure(source, build=True)
     assert isinstance(found, Building)  # requested again, and built by the next call
@@ -503,19 +494,18 @@ def test_a_build_that_is_forgotten_meanwhile_has_no_result(
     assert builder.published == []
 
 
-def test_an_unused_image_is_forgotten_and_a_used_one_kept(images: ImageBuilds, repository: Repository, clock: MovedClock) -> None:
+def test_an_unused_image_is_forgotten_and_a_used_one_kept(images: ImageBuilds, source: ImageBuild, clock: MovedClock) -> None:
     from airflow_snowpack.installation import retained_rows
 
-    used = ImageBuild(repository.url, repository.commit(DOCKERFILE))
-    unused = ImageBuild(repository.url, used.revision, build_args={"A": "1"})
-    keys = [images.ensure(source, build=True).key for source in (used, unused)]
-    building = images.ensure(ImageBuild(repository.url, used.revision, build_args={"B": "1"})).key
+    unused = replace(source, build_args={"A": "1"})
+    keys = [images.ensure(source, build=True).key for source in (source, unused)]
+    building = images.ensure(replace(source, build_args={"B": "1"})).key
     attempt = images._attempts.claim(building, "w", is_task=False)
     assert attempt is not None
-    killed = images.ensure(ImageBuild(repository.url, used.revision, build_args={"C": "1"})).key
+    killed = images.ensure(replace(source, build_args={"C": "1"})).key
     images._attempts.claim(killed, "w", is_task=False)
     clock.move(20 * DAY)
-    images.ensure(used, build=True)
+    images.ensure(source, build=True)
     clock.move(20 * DAY)
     images._attempts.renew(attempt)
     rows = Pruner(images.store, retained_rows(images.store), older_than=30 * DAY).run(sleep=lambda _: None)
@@ -524,9 +514,8 @@ def test_an_unused_image_is_forgotten_and_a_used_one_kept(images: ImageBuilds, r
 
 
 def test_an_image_that_is_used_each_day_survives_a_short_period(
-    images: ImageBuilds, repository: Repository, clock: MovedClock
+    images: ImageBuilds, source: ImageBuild, clock: MovedClock
 ) -> None:
-    source = ImageBuild(repository.url, repository.commit(DOCKERFILE))
     key = images.ensure(source, build=True).key
     clock.move(DAY - MINUTE)
     assert isinstance(images.ensure(source), Ready)
@@ -535,6 +524,7 @@ def test_an_image_that_is_used_each_day_survives_a_short_period(
     assert images.get(key).state is ImageState.READY
 
 
+@pytest.mark.one_database
 def test_an_unknown_revision_enters_nothing(images: ImageBuilds, repository: Repository) -> None:
     repository.commit(DOCKERFILE)
     with pytest.raises(RevisionNotFound, match=r"The revision 'nothing' of file://.*has neither a branch nor a tag of this name"):
@@ -542,6 +532,7 @@ def test_an_unknown_revision_enters_nothing(images: ImageBuilds, repository: Rep
     assert images.list().items == ()
 
 
+@pytest.mark.one_database
 def test_scratch_folders_are_removed(images: ImageBuilds, builder: NotedBuilder, repository: Repository, temporary: Path) -> None:
     source = ImageBuild(repository.url, "main")
     repository.commit(DOCKERFILE)
