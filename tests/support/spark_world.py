@@ -22,7 +22,7 @@ from running_jobs import running_job
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs.model import ActionResult, Job
-from airflow_snowpack.maintenance import DEFAULT_ORDER, Planning, SparkEngine, parse_options, plan_action
+from airflow_snowpack.maintenance import DEFAULT_ORDER, PlanningContext, SparkEngine, parse_options, plan_action
 from airflow_snowpack.maintenance.plan import reader_for
 from airflow_snowpack.maintenance.removals.records import Removals
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
-    from airflow_snowpack.maintenance import Effect
+    from airflow_snowpack.maintenance import ActionEffect
 
 Kind = tuple[tuple[str, Any], ...]
 WEEK = timedelta(days=7)
@@ -87,10 +87,10 @@ class SparkWorld:
         """Run an action on a table with these options."""
         return (engine or self.engine).run(self.job(table, **{str(action): options}), action)
 
-    def preview(self, table: TableName, action: str, *, later: timedelta = timedelta(0), **options: Any) -> Effect:
+    def preview(self, table: TableName, action: str, *, later: timedelta = timedelta(0), **options: Any) -> ActionEffect:
         """Return what a dry run of the action says."""
         parsed = parse_options(action, options)
-        return plan_action(parsed, Planning(reader_for(self.table(table), [parsed]), self.catalog, _now(later)))
+        return plan_action(parsed, PlanningContext(reader_for(self.table(table), [parsed]), self.catalog, _now(later)))
 
     def meanwhile(self, *actions: Callable[[], object], until_the_end: bool = False) -> AbstractContextManager[None]:
         """Do something while the next Spark jobs wait for a task slot, as :func:`held_jobs` says."""

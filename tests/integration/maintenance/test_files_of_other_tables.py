@@ -27,7 +27,7 @@ from airflow_snowpack.store import open_store
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-CATALOGS = rounds(20, soak=1000)
+CATALOGS = rounds(50, soak=1000)
 LATER = datetime.now(UTC) + timedelta(days=30)
 """All that a test has written is old enough by then."""
 OPTIONS: dict[str, Any] = {
