@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance import ActionOptions, Effect
+from airflow_snowpack.maintenance import ActionEffect, ActionOptions
 from airflow_snowpack.maintenance.options import option
 from airflow_snowpack.maintenance.planning import Estimate, Facts, Finding, Rate, Threshold
 from airflow_snowpack.maintenance.procedures import procedure_call
@@ -59,11 +59,11 @@ class Analyze(ActionOptions):
         return Finding(f"{count} snapshots", {"snapshots": count}, Estimate(), count >= facts.thresholds["snapshots"], commits=1)
 
     def plan(self, planning):
-        return Effect(ActionOutcome.SUCCEEDED, "Would write statistics", {"columns_count": len(self.of)})
+        return ActionEffect(ActionOutcome.SUCCEEDED, "Would write statistics", {"columns_count": len(self.of)})
 
     def run(self, run):
         (row,) = run.call(procedure_call(run.name, "compute_table_stats", run.job_id, {"columns": self.of or None}))
-        return Effect(ActionOutcome.SUCCEEDED, "Wrote statistics", {"statistics_files_count": 1 if row["statistics_file"] else 0})
+        return ActionEffect(ActionOutcome.SUCCEEDED, "Wrote statistics", {"statistics_files_count": 1 if row["statistics_file"] else 0})
 '''
 
 
