@@ -63,7 +63,8 @@ class Analyze(ActionOptions):
 
     def run(self, run):
         (row,) = run.call(procedure_call(run.name, "compute_table_stats", run.job_id, {"columns": self.of or None}))
-        return ActionEffect(ActionOutcome.SUCCEEDED, "Wrote statistics", {"statistics_files_count": 1 if row["statistics_file"] else 0})
+        count = 1 if row["statistics_file"] else 0
+        return ActionEffect(ActionOutcome.SUCCEEDED, "Wrote statistics", {"statistics_files_count": count})
 '''
 
 
