@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moved_clock import MovedClock
+from clocks import MovedClock
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.iceberg import CatalogConfig

@@ -19,9 +19,9 @@ from typing import Any, NoReturn
 
 import pyiceberg.io.pyarrow  # noqa: F401  (loaded before the forks, so that no child pays for it)
 import sqlalchemy as sa
+from clocks import ShiftedClock
 from heard_statements import hear_direct
 from interim_lake import InterimLake, ReportedRuns, holder
-from moved_clock import ShiftedClock
 from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_snowpack.iceberg import CatalogConfig

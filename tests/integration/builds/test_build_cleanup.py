@@ -24,7 +24,7 @@ from built_runs import (
     selected,
     write_attempt,
 )
-from moved_clock import MovedClock
+from clocks import MovedClock
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.cleanup import cleanup

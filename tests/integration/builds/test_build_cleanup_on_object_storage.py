@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from built_runs import DATASET, DAY, MIDNIGHT, begun, built, current_run, everything, selected, unknown_folders, write_attempt
+from clocks import MovedClock
 from gcs_server import gcs_server
-from moved_clock import MovedClock
 from s3_server import Request, s3_server
 
 from airflow_snowpack.builds.cleanup import cleanup

@@ -32,8 +32,8 @@ from built_runs import (
     unknown_folders,
     write_attempt,
 )
+from clocks import ShiftedClock
 from effort import rounds
-from moved_clock import ShiftedClock
 
 from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.model import Retention

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import pytest
 from built_runs import DATASET, DAY, MIDNIGHT, begun, built, current_run, folders, published
+from clocks import MovedClock
 from failing_storage import every_third, failing_storage
-from moved_clock import MovedClock
 from postgres_server import PostgresServer
 from pyarrow import fs
 from s3_server import BUCKET, s3_server

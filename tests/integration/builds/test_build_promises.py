@@ -29,6 +29,7 @@ from built_runs import (
     unknown_folders,
     write_attempt,
 )
+from clocks import MovedClock
 from effort import SOAK, rounds
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import (
@@ -42,7 +43,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from moved_clock import MovedClock
 from random_examples import UNHURRIED
 
 from airflow_snowpack.builds import layout
@@ -104,7 +104,7 @@ class Promises(RuleBasedStateMachine):
         # Where there is a disk in memory, a thousand synced files cost nothing.
         memory = Path("/dev/shm")
         self.folder = Path(tempfile.mkdtemp(prefix="snowpack-promises-", dir=memory if memory.is_dir() else None))
-        self.clock = MovedClock()
+        self.clock = MovedClock(MIDNIGHT)
         database = shutil.copy(migrated, self.folder / "snowpack.db")
         self.store = Store(open_engine(f"sqlite:///{database}"), self.clock)
         self.registry = BuildRegistry(self.store, BuildPolicy(lock_wait=timedelta(0)), sleep=lambda _: None)

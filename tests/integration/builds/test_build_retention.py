@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
-from moved_clock import MovedClock
+from clocks import MovedClock
 from published_builds import publish_build
 from query_plans import scans, sent_by
 

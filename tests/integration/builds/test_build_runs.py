@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from bounded import PATIENCE_S, started
 from built_runs import DAY, MIDNIGHT, built, current_run, folders
-from moved_clock import MovedClock
+from clocks import MovedClock
 
 from airflow_snowpack.builds.build import Build
 from airflow_snowpack.builds.build_spec import BuildSpec

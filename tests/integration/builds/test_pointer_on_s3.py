@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from built_runs import DATASET, DAY, MIDNIGHT, built, current_run, published
-from moved_clock import MovedClock
+from clocks import MovedClock
 from s3_server import Request, s3_server
 
 from airflow_snowpack.builds import layout

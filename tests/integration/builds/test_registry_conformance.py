@@ -26,7 +26,7 @@ from built_runs import (
     unknown_folders,
     write_attempt,
 )
-from moved_clock import MovedClock
+from clocks import MovedClock
 
 from airflow_snowpack.builds.cleanup import cleanup
 from airflow_snowpack.builds.errors import BuildNotFound, DatasetBusy, InvalidBuild, StaleBuild

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from answering_airflow import RunTold, answering_airflow
+from clocks import MovedClock
 from made_plans import made_plan
 
 from airflow_snowpack.hooks.ended_tasks import sweep
@@ -34,21 +35,13 @@ ENDED = ["success", "failed", "skipped", "upstream_failed", "removed", None]
 """Its final states, and none: it was cleared."""
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
+@pytest.fixture
+def clock() -> MovedClock:
+    return MovedClock()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def installation(store_url: str, clock: Clock) -> Iterator[Installation]:
+def installation(store_url: str, clock: MovedClock) -> Iterator[Installation]:
     installation = Installation(open_store(store_url, clock=clock))
     yield installation
     installation.close()
@@ -128,7 +121,7 @@ def test_a_job_that_no_task_waits_for_is_left_to_its_worker(installation: Instal
 
 @pytest.mark.parametrize("outage", ["down", "proxy"])
 @pytest.mark.one_database
-def test_nothing_is_ended_while_airflow_does_not_report_it(installation: Installation, clock: Clock, outage: str) -> None:
+def test_nothing_is_ended_while_airflow_does_not_report_it(installation: Installation, clock: MovedClock, outage: str) -> None:
     job, planned = awaited_job(installation, "a", "dag/r1/clean"), pass_of(installation, "dag/r1/plan")
     clock.now += timedelta(hours=1)
     if outage == "down":
@@ -174,7 +167,7 @@ def test_a_lock_is_released_when_its_dag_run_has_ended_and_in_no_other_case(
     assert report.unlocked == (("lake.demo.of_run",) if is_released else ())
 
 
-def test_a_lock_that_a_cleared_run_renews_while_airflow_is_asked_stays(installation: Installation, clock: Clock) -> None:
+def test_a_lock_that_a_cleared_run_renews_while_airflow_is_asked_stays(installation: Installation, clock: MovedClock) -> None:
     def lock() -> None:
         installation.locks.acquire(table("a"), "etl/r1", ttl=timedelta(hours=4))
 
@@ -224,7 +217,7 @@ class QuietAirflow:
         return dict.fromkeys(known, DagRuns(1, {}))
 
 
-def test_a_run_whose_task_ended_at_its_gate_no_longer_waits_there(installation: Installation, clock: Clock) -> None:
+def test_a_run_whose_task_ended_at_its_gate_no_longer_waits_there(installation: Installation, clock: MovedClock) -> None:
     store = installation.store
     for run_id in ("failed", "waits", "cleared", "seen"):
         Gate(store, QuietAirflow(), GatePlace("dag", run_id, "gate"), [MaxConcurrent(1)]).ask()  # type: ignore[arg-type]  # as far as gates ask

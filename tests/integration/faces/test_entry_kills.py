@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import psutil
 import pytest
+from clocks import ShiftedClock
 from docker_engine import DockerEngine
 from effort import SOAK
 from handed_tables import rows
 from interim_lake import ReportedRuns
 from kubernetes_api import CLAIM, KubernetesApi
-from moved_clock import ShiftedClock
 from podman_engine import PodmanEngine
 
 from airflow_snowpack import hooks

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from clocks import MovedClock
 from interim_lake import NOON, InterimLake, ReportedRuns, new_catalog
-from moved_clock import MovedClock
 
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.store import Store

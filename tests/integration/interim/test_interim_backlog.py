@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from clocks import MovedClock
 from interim_lake import DAG, RUN, InterimLake, ReportedRuns
-from moved_clock import MovedClock
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.interim.rows import run_key, touch

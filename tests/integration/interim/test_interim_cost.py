@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
+from clocks import MovedClock
 from heard_statements import direct_heard
 from interim_lake import InterimLake, ReportedRuns, holder
-from moved_clock import MovedClock
 
 from airflow_snowpack.interim.registry import Output
 from airflow_snowpack.store import Store

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
 import pytest
+from clocks import MovedClock
 from interim_lake import InterimLake, ReportedRuns, new_catalog
-from moved_clock import MovedClock
 from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_snowpack.errors import SnowpackError

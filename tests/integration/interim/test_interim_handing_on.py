@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import pytest
 import sqlalchemy as sa
+from clocks import MovedClock
 from interim_lake import LAKE, InterimLake, ReportedRuns, holder, new_catalog, table_named
-from moved_clock import MovedClock
 
 from airflow_snowpack.interim.errors import InvalidInterimTable, StaleInterimAttempt
 from airflow_snowpack.interim.handover import TableHandover

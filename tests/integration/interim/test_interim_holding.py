@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from clocks import MovedClock
 from interim_lake import LAKE, RUN, InterimLake, ReportedRuns, holder, table_named
-from moved_clock import MovedClock
 
 from airflow_snowpack.interim.errors import InterimTableInUse, InvalidInterimRef
 from airflow_snowpack.interim.explanation import explain

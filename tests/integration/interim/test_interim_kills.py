@@ -18,9 +18,9 @@ from subprocess import PIPE
 import kill_interim
 import pytest
 from bounded import PATIENCE_S, started
+from clocks import ShiftedClock
 from effort import rounds
 from interim_lake import InterimLake, ReportedRuns, holder, new_catalog
-from moved_clock import ShiftedClock
 
 from airflow_snowpack.interim.collection.dropping import folder_of_namespace
 from airflow_snowpack.interim.collection.sweeper import sweep

@@ -6,8 +6,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from clocks import MovedClock
 from interim_lake import NOON, InterimLake, ReportedRuns
-from moved_clock import MovedClock
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from s3_server import s3_server

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
+from clocks import MovedClock
 from interim_lake import InterimLake, ReportedRuns, holder
-from moved_clock import MovedClock
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.iceberg.table_properties import STORE

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
+from clocks import MovedClock
 from interim_lake import DAG, InterimLake, ReportedRuns, holder
-from moved_clock import MovedClock
 from query_plans import scans, sent_by
 
 from airflow_snowpack.iceberg.errors import CatalogUnreachable

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from bounded import PATIENCE_S
+from clocks import MovedClock
 from effort import rounds
 from interim_lake import InterimLake, ReportedRuns, holder, table_named
-from moved_clock import MovedClock
 
 from airflow_snowpack.interim.collection.model import DagRunState, RunPhase, RunQuery
 from airflow_snowpack.interim.errors import InterimTableGone, StaleInterimAttempt

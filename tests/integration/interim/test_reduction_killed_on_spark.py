@@ -20,10 +20,10 @@ import pyarrow as pa
 import pytest
 from bounded import PATIENCE_S, started
 from builds_world import empty_store
+from clocks import ShiftedClock
 from effort import rounds
 from interim_lake import LAKE, InterimLake, ReportedRuns, holder
 from kill_reduction import CONSUMER, FAN_IN, LAYERS, LONGEST_S, TASK, WRITTEN, reduced
-from moved_clock import ShiftedClock
 from scripted_engine import eventually
 
 from airflow_snowpack.iceberg import CatalogConfig

@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from clocks import MovedClock
 from interim_lake import DAG, RUN, InterimLake, ReportedRuns, holder, table_named
-from moved_clock import MovedClock
 
 from airflow_snowpack.interim.collection import collector_store
 from airflow_snowpack.interim.collection.model import RunPhase

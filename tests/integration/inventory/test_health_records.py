@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
+from clocks import MovedClock
 from counted_reads import counted_reads
 from made_health import READ_AT, made_health, made_partition
 
@@ -36,23 +37,13 @@ TABLE = TableName("lake", "db", "flights")
 DAY = timedelta(days=1)
 
 
-class SetClock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = READ_AT
-
-    def __call__(self) -> datetime:
-        return self.now
+@pytest.fixture
+def clock() -> MovedClock:
+    return MovedClock(READ_AT)
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
-
-
-@pytest.fixture
-def store(store_url: str, clock: SetClock) -> Iterator[Store]:
+def store(store_url: str, clock: MovedClock) -> Iterator[Store]:
     with open_store(store_url, clock=clock) as store:
         yield store
 
@@ -174,7 +165,7 @@ def test_health_that_was_read_earlier_does_not_replace_newer_health(records: Hea
     assert [point.data_files for point in records.history(TABLE, 30)] == [20]
 
 
-def test_the_history_has_the_numbers_of_each_health(records: HealthRecords, clock: SetClock) -> None:
+def test_the_history_has_the_numbers_of_each_health(records: HealthRecords, clock: MovedClock) -> None:
     for hours, files in ((0, 10), (1, 12), (30, 14)):
         clock.now = READ_AT + timedelta(hours=hours)
         records.put(TABLE, made_health(read_at=clock.now, data_files=files))
@@ -188,7 +179,7 @@ def test_the_history_has_the_numbers_of_each_health(records: HealthRecords, cloc
     assert records.history(replace(TABLE, table="other"), 30) == []
 
 
-def test_days_older_than_thirty_keep_their_last_row(records: HealthRecords, clock: SetClock) -> None:
+def test_days_older_than_thirty_keep_their_last_row(records: HealthRecords, clock: MovedClock) -> None:
     first_day = datetime(2026, 1, 1, tzinfo=UTC)
     for day in range(40):
         for hour in (1, 13, 23):
@@ -202,7 +193,7 @@ def test_days_older_than_thirty_keep_their_last_row(records: HealthRecords, cloc
     assert len([at for at in kept if at >= since]) == 3 * 30 + 1
 
 
-def test_thinning_leaves_other_tables_alone(records: HealthRecords, clock: SetClock) -> None:
+def test_thinning_leaves_other_tables_alone(records: HealthRecords, clock: MovedClock) -> None:
     other = replace(TABLE, table="other")
     for hours in (0, 1):
         records.put(other, made_health(read_at=READ_AT + timedelta(hours=hours)))
@@ -296,7 +287,7 @@ def test_a_missing_manifest_is_stored_as_the_reason(records: HealthRecords, tabl
 
 
 def test_old_health_is_pruned_unless_a_pass_over_the_fleet_still_takes_it_for_that_of_now(
-    records: HealthRecords, store: Store, clock: SetClock
+    records: HealthRecords, store: Store, clock: MovedClock
 ) -> None:
     old, unchanged, new = replace(TABLE, table="old"), replace(TABLE, table="unchanged"), TABLE
     for table in (old, unchanged):

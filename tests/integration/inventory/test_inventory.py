@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from threading import Barrier
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 from bounded import PATIENCE_S
+from clocks import MovedClock
 from rest_catalog import FakeRestCatalog, rest_catalog
 
 from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableName, TableNotFound
@@ -30,23 +31,13 @@ if TYPE_CHECKING:
 WAIT_S = PATIENCE_S
 
 
-class SetClock:
-    """Stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
+@pytest.fixture
+def clock() -> MovedClock:
+    return MovedClock()
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
-
-
-@pytest.fixture
-def store(store_url: str, clock: SetClock) -> Iterator[Store]:
+def store(store_url: str, clock: MovedClock) -> Iterator[Store]:
     with open_store(store_url, clock=clock) as store:
         yield store
 
@@ -85,7 +76,7 @@ def test_a_new_inventory_knows_nothing_and_says_so(inventory: Inventory) -> None
     assert (inventory.state().tables, inventory.state().refreshed_at, inventory.state().problem) == (0, None, None)
 
 
-def test_a_refresh_takes_over_what_the_catalog_lists(inventory: Inventory, clock: SetClock) -> None:
+def test_a_refresh_takes_over_what_the_catalog_lists(inventory: Inventory, clock: MovedClock) -> None:
     state = inventory.refresh()
 
     assert dotted(inventory) == ["db.eu.orders", "db.orders", "db.visits"]
@@ -93,7 +84,7 @@ def test_a_refresh_takes_over_what_the_catalog_lists(inventory: Inventory, clock
 
 
 def test_a_table_that_was_dropped_goes_with_the_next_refresh_and_the_others_keep_when_they_were_first_seen(
-    inventory: Inventory, catalog: FakeRestCatalog, clock: SetClock, store: Store
+    inventory: Inventory, catalog: FakeRestCatalog, clock: MovedClock, store: Store
 ) -> None:
     inventory.refresh()
     first = clock.now
@@ -115,7 +106,7 @@ def test_names_that_no_request_could_name_are_left_out(inventory: Inventory, cat
 
 @pytest.mark.parametrize("answered", range(3))
 def test_an_outage_of_the_catalog_at_any_request_leaves_every_table_and_is_remembered(
-    inventory: Inventory, catalog: FakeRestCatalog, clock: SetClock, answered: int
+    inventory: Inventory, catalog: FakeRestCatalog, clock: MovedClock, answered: int
 ) -> None:
     before, refreshed_at = inventory.refresh(), clock.now
     clock.now += timedelta(hours=1)
@@ -260,7 +251,7 @@ def root_listings(catalog: FakeRestCatalog) -> int:
     return catalog.requests.count("/v1/namespaces")
 
 
-def test_two_refreshers_share_the_period(store: Store, catalog: FakeRestCatalog, clock: SetClock) -> None:
+def test_two_refreshers_share_the_period(store: Store, catalog: FakeRestCatalog, clock: MovedClock) -> None:
     one, two = (refresher(another(store, catalog)) for _ in range(2))
     for _ in range(8):  # each looks four times in a period
         one.run_once()
@@ -282,7 +273,7 @@ def test_of_many_whose_turn_it_is_at_once_one_lists_the_catalog(store: Store, ca
     assert root_listings(catalog) == 1
 
 
-def test_after_a_listing_that_failed_the_next_look_tries_again(store: Store, catalog: FakeRestCatalog, clock: SetClock) -> None:
+def test_after_a_listing_that_failed_the_next_look_tries_again(store: Store, catalog: FakeRestCatalog, clock: MovedClock) -> None:
     beside, inventory = refresher(another(store, catalog)), another(store, catalog)
     catalog.answer = "outage"
     beside.run_once()
@@ -297,7 +288,7 @@ def test_after_a_listing_that_failed_the_next_look_tries_again(store: Store, cat
 
 
 def test_a_first_listing_whose_process_was_killed_is_repeated_by_another(
-    store: Store, catalog: FakeRestCatalog, clock: SetClock
+    store: Store, catalog: FakeRestCatalog, clock: MovedClock
 ) -> None:
     def be_killed() -> Catalog:
         raise SystemExit

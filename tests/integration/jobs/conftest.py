@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from clocks import MovedClock
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, Submission, TableLocks
@@ -14,19 +14,6 @@ from airflow_snowpack.store import Actor, AuditTrail, Store, open_store
 
 VERA = Actor("vera", via="api")
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
-
-
-class MovedClock:
-    """Stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def forward(self, **period: float) -> None:
-        self.now += timedelta(**period)
 
 
 @pytest.fixture

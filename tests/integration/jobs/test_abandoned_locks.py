@@ -11,7 +11,7 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, TableLocked, TableLocks
 
 if TYPE_CHECKING:
-    from conftest import MovedClock
+    from clocks import MovedClock
 
 HOUR = timedelta(hours=1)
 
@@ -21,7 +21,7 @@ def test_an_expired_lock_is_free_although_another_tables_job_is_queued(
 ) -> None:
     jobs.submit(other_table, ["expire_snapshots"])
     locks.acquire(table, "etl", ttl=HOUR)
-    clock.forward(hours=1)
+    clock.move(hours=1)
 
     job = jobs.submit(table, ["expire_snapshots"])
     lock = locks.get(table)
@@ -34,7 +34,7 @@ def test_another_holder_takes_an_expired_lock_although_another_tables_job_is_que
 ) -> None:
     jobs.submit(other_table, ["expire_snapshots"])
     locks.acquire(table, "etl", ttl=HOUR)
-    clock.forward(hours=1)
+    clock.move(hours=1)
 
     assert locks.acquire(table, "reload", ttl=HOUR).holder == "reload"
 
@@ -45,10 +45,10 @@ def test_the_table_of_a_cancelled_job_whose_worker_never_left_is_free_after_the_
     claim = jobs.submit_and_claim(table, ["expire_snapshots"], "w1")
     jobs.submit(other_table, ["expire_snapshots"])
     jobs.cancel(claim.job.job_id)
-    clock.forward(seconds=1799)
+    clock.move(seconds=1799)
     with pytest.raises(TableLocked):
         jobs.submit(table, ["expire_snapshots"])
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
 
     assert jobs.submit(table, ["expire_snapshots"])
 
@@ -57,7 +57,7 @@ def test_an_expired_lock_of_a_queued_job_is_nobody_elses(
     jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
 ) -> None:
     job = jobs.submit(table, ["expire_snapshots"])
-    clock.forward(days=2)
+    clock.move(days=2)
 
     with pytest.raises(TableLocked, match=job.job_id):
         locks.acquire(table, "etl", ttl=HOUR)

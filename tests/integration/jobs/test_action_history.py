@@ -14,7 +14,7 @@ from airflow_snowpack.jobs import ActionHistory, ActionOutcome, ActionRecord, Ac
 from airflow_snowpack.store.tables.jobs import action_records
 
 if TYPE_CHECKING:
-    from conftest import MovedClock
+    from clocks import MovedClock
 
 DATA, SNAPSHOTS = "rewrite_data_files", "expire_snapshots"
 ESTIMATE = {"gb_hours": 0.1, "seconds": 60.0, "files_removed": 100}
@@ -81,9 +81,9 @@ def test_estimate_and_outcome_are_side_by_side_in_the_job(jobs: Jobs, table: Tab
 def test_what_did_not_run_to_its_end_moves_no_factor(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
     ended(jobs, table, result())
     succeeded = clock()
-    clock.forward(hours=1)
+    clock.move(hours=1)
     ended(jobs, table, result(ActionOutcome.PARTIAL, files=1))
-    clock.forward(hours=1)
+    clock.move(hours=1)
     for _ in range(2):
         ended(jobs, table, result(ActionOutcome.FAILED, files=1, gb_hours=9.0))
     waits = {"planned_snapshots_count": 7, "planned_bytes_count": 0, "expired_snapshots_count": 0}
@@ -100,7 +100,7 @@ def test_neither_a_shutdown_nor_the_commit_of_a_writer_is_a_failure_and_neither_
 ) -> None:
     ended(jobs, table, result(ActionOutcome.FAILED))
     failed = clock()
-    clock.forward(hours=1)
+    clock.move(hours=1)
     ended(jobs, table, result(ActionOutcome.INTERRUPTED))
     assert history(jobs, table).of(DATA) == ActionRecord(last_run_at=failed, failures=1)
 

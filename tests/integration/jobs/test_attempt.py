@@ -17,7 +17,7 @@ from airflow_snowpack.jobs import Attempt, Claim, Jobs, JobStatus, LeaseRanOut, 
 from airflow_snowpack.store import Store, StoreUnreachable
 
 if TYPE_CHECKING:
-    from conftest import MovedClock
+    from clocks import MovedClock
 
 QUICK = LifecyclePolicy(fence_check=timedelta(milliseconds=20))
 ACTIONS = ["rewrite_data_files", "expire_snapshots", "rewrite_manifests"]
@@ -280,7 +280,7 @@ def test_an_attempt_whose_lease_ran_out_in_an_outage_was_not_replaced_and_its_su
 ) -> None:
     def go_away(_action: str) -> None:
         shaky.away = True
-        clock.forward(seconds=1801)
+        clock.move(seconds=1801)
 
     engine = ScriptedEngine({ACTIONS[0]: "block"}, between=go_away)
 
@@ -302,7 +302,7 @@ def test_a_terminal_write_stops_trying_when_the_lease_ends(shaky: ShakyStore, cl
     def go_away(action: str) -> None:
         if action == ACTIONS[-1]:
             shaky.away = True
-            clock.forward(seconds=1801)
+            clock.move(seconds=1801)
 
     with pytest.raises(LeaseRanOut):
         Attempt(Jobs(shaky), claim, ScriptedEngine(between=go_away)).run()

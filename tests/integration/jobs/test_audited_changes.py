@@ -30,7 +30,7 @@ from airflow_snowpack.store.schema import audit_trail
 from airflow_snowpack.store.tables.jobs import job_queue, jobs as jobs_table, table_locks
 
 if TYPE_CHECKING:
-    from conftest import MovedClock
+    from clocks import MovedClock
 
 VERA = Actor("vera", via="api")
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
@@ -99,7 +99,7 @@ def test_without_its_entry_nothing_else_changes_either(
 
 def test_a_sweep_without_its_entry_takes_nothing_back(jobs: Jobs, store: Store, table: TableName, clock: MovedClock) -> None:
     claim = jobs.submit_and_claim(table, ACTIONS, "w1")
-    clock.forward(hours=1)
+    clock.move(hours=1)
     without_audit_trail(store)
 
     with pytest.raises(sa.exc.DBAPIError):

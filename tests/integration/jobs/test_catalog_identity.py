@@ -6,6 +6,7 @@ import logging
 from datetime import timedelta
 
 import pytest
+from clocks import MovedClock
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import TableName
@@ -23,7 +24,6 @@ from airflow_snowpack.jobs import (
 from airflow_snowpack.jobs.history import record_change
 from airflow_snowpack.lineage.operations import OperationLog
 from airflow_snowpack.store import Actor, Store
-from tests.integration.jobs.conftest import MovedClock
 
 A, B = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
 ACTIONS = ["expire_snapshots"]
@@ -51,7 +51,7 @@ def test_a_worker_claims_only_jobs_of_the_catalog_that_it_reaches(jobs: Jobs) ->
 def test_a_long_queue_of_another_catalog_is_not_ahead_of_a_job(jobs: Jobs, clock: MovedClock) -> None:
     for number in range(5):
         jobs.submit(TableName("lake", "sales", f"t{number}", B), ACTIONS)
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     mine = jobs.submit(orders(A), ACTIONS)
 
     assert jobs.ahead_of([mine.job_id]) == {mine.job_id: 0}
@@ -87,7 +87,7 @@ def test_every_end_of_a_job_frees_its_own_table_and_no_other(store: Store, clock
     else:
         claim = jobs.claim("worker", catalog_id=A)
         assert claim is not None
-        clock.forward(seconds=60)
+        clock.move(seconds=60)
         assert jobs.renew(claim)
         held = jobs.locks.get(orders(A))
         assert held is not None
@@ -99,11 +99,11 @@ def test_every_end_of_a_job_frees_its_own_table_and_no_other(store: Store, clock
                 jobs.cancel(job.job_id)
                 assert jobs.release_lock(claim)
             case "sweep":
-                clock.forward(hours=2)
+                clock.move(hours=2)
                 assert jobs.sweep().failed == (job.job_id,)
             case "unlock":
                 jobs.cancel(job.job_id)
-                clock.forward(hours=2)
+                clock.move(hours=2)
                 assert jobs.sweep().unlocked == ("lake.sales.orders",)
 
     assert jobs.locks.get(orders(A)) is None
@@ -114,9 +114,9 @@ def test_a_requeued_job_keeps_its_catalog(store: Store, clock: MovedClock) -> No
     jobs = Jobs(store)
     job = jobs.submit(orders(A), ACTIONS)
     assert jobs.claim("worker 1", catalog_id=A) is not None
-    clock.forward(hours=2)
+    clock.move(hours=2)
     assert jobs.sweep().requeued == (job.job_id,)
-    clock.forward(hours=1)
+    clock.move(hours=1)
 
     assert jobs.claim("worker of B", catalog_id=B) is None
     again = jobs.claim("worker 2", catalog_id=A)
@@ -191,7 +191,7 @@ def test_an_idle_worker_logs_once_what_it_leaves_to_others(
     assert lines() == []
     jobs.submit(TableName("lake", "sales", "clicks", B), ACTIONS)
     assert lines() == [], "counted once a minute at most"
-    clock.forward(minutes=1)
+    clock.move(minutes=1)
     assert [line.split(",")[0] for line in lines()] == [f"jobs_left: 2 waiting jobs belong to catalog {B}"]
 
 

@@ -23,7 +23,7 @@ from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.tables.jobs import job_queue, jobs as jobs_table, table_locks
 
 if TYPE_CHECKING:
-    from conftest import MovedClock
+    from clocks import MovedClock
 
 FRESH = count(1)
 
@@ -47,7 +47,7 @@ def test_the_highest_priority_is_claimed_first_and_within_it_the_oldest_job(jobs
     made = []
     for priority in (0, -1000, 7, 7, 1000):
         made.append(submit(jobs, priority=priority).job_id)
-        clock.forward(seconds=1)
+        clock.move(seconds=1)
 
     assert [claim(jobs).job.job_id for _ in made] == [made[4], made[2], made[3], made[0], made[1]]
     assert jobs.claim("w1") is None
@@ -91,7 +91,7 @@ def test_a_job_keeps_its_priority_when_it_is_run_again(jobs: Jobs) -> None:
 def test_one_database_with_many_jobs_lets_another_ones_single_job_pass(jobs: Jobs, clock: MovedClock) -> None:
     for _ in range(50):
         submit(jobs, "large")
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     submit(jobs, "small")
 
     assert databases(jobs, 3) == ["large", "small", "large"]
@@ -100,7 +100,7 @@ def test_one_database_with_many_jobs_lets_another_ones_single_job_pass(jobs: Job
 def test_databases_take_turns_and_the_rest_belongs_to_the_one_that_has_more(jobs: Jobs, clock: MovedClock) -> None:
     for database in ("a", "a", "a", "b", "b", "c"):
         submit(jobs, database)
-        clock.forward(seconds=1)
+        clock.move(seconds=1)
 
     assert databases(jobs, 6) == ["a", "b", "c", "a", "b", "a"]
 
@@ -109,7 +109,7 @@ def test_a_database_that_was_idle_does_not_catch_up_on_the_turns_that_it_missed(
     for _ in range(10):
         submit(jobs, "busy")
     databases(jobs, 5)
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     for _ in range(4):
         submit(jobs, "idle")
 
@@ -121,7 +121,7 @@ def test_databases_that_submit_to_an_empty_queue_at_the_same_time_take_turns(pos
 
     class SubmitsMeanwhile(RequestKey):
         def keep(self, conn: sa.Connection, job_id: str, now: datetime) -> None:
-            clock.forward(milliseconds=20)
+            clock.move(milliseconds=20)
             submit(jobs, "small")
 
     with Jobs(open_store(postgres_database, clock=clock)) as jobs:
@@ -136,9 +136,9 @@ def test_databases_that_submit_to_an_empty_queue_at_the_same_time_take_turns(pos
 def test_a_busy_worker_finds_a_job_of_a_higher_priority_after_its_clock_was_set_back(jobs: Jobs, clock: MovedClock) -> None:
     for _ in range(3):
         submit(jobs)
-    clock.forward(hours=2)
+    clock.move(hours=2)
     claim(jobs)
-    clock.forward(hours=-1)
+    clock.move(hours=-1)
     urgent = submit(jobs, priority=5)
 
     assert claim(jobs).job.job_id == urgent.job_id
@@ -147,7 +147,7 @@ def test_a_busy_worker_finds_a_job_of_a_higher_priority_after_its_clock_was_set_
 def test_each_priority_has_turns_of_its_own(jobs: Jobs, clock: MovedClock) -> None:
     for database, priority in (("a", 1), ("a", 1), ("a", 0), ("b", 0), ("b", 1)):
         submit(jobs, database, priority)
-        clock.forward(seconds=1)
+        clock.move(seconds=1)
 
     assert databases(jobs, 5) == ["a", "b", "a", "a", "b"]
 
@@ -155,11 +155,11 @@ def test_each_priority_has_turns_of_its_own(jobs: Jobs, clock: MovedClock) -> No
 def test_a_requeued_job_is_the_next_of_its_priority_when_its_back_off_has_elapsed(store: Store, clock: MovedClock) -> None:
     jobs = Jobs(store, LifecyclePolicy(lease=timedelta(minutes=1), retry_base=timedelta(minutes=1)))
     urgent, waiting = [submit(jobs, priority=priority) for priority in (1, 0)]
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     for _ in range(5):
         submit(jobs, "another")
     databases(jobs, 4)
-    clock.forward(minutes=2)
+    clock.move(minutes=2)
     jobs.sweep()
     last = submit(jobs, "another")
 
@@ -174,7 +174,7 @@ def test_a_requeued_job_does_not_let_other_databases_join_before_the_present_tur
     for _ in range(10):
         submit(jobs, "busy")
     databases(jobs, 4)
-    clock.forward(minutes=2)
+    clock.move(minutes=2)
     assert len(jobs.sweep().requeued) == 4
     for _ in range(3):
         submit(jobs, "idle")
@@ -231,7 +231,7 @@ def test_a_cancel_of_many_jobs_does_not_leave_the_last_one_behind_what_comes_lat
     for job in large[:59]:
         jobs.cancel(job.job_id)
     for _ in range(50):
-        clock.forward(milliseconds=1)
+        clock.move(milliseconds=1)
         submit(jobs, "new")
 
     assert "large" in databases(jobs, 2)
@@ -239,7 +239,7 @@ def test_a_cancel_of_many_jobs_does_not_leave_the_last_one_behind_what_comes_lat
 
 def test_a_database_that_cancels_its_next_job_after_each_claim_gets_no_second_turn(jobs: Jobs, clock: MovedClock) -> None:
     large = [submit(jobs, "large") for _ in range(6)]
-    clock.forward(milliseconds=1)
+    clock.move(milliseconds=1)
     submit(jobs, "other")
 
     claim(jobs)
@@ -335,7 +335,7 @@ def test_no_job_waits_longer_than_its_fair_share(store: Store, clock: MovedClock
             case "submit":
                 database, number, priority = given_
                 for _ in range(number):
-                    clock.forward(microseconds=1)
+                    clock.move(microseconds=1)
                     job = submit(jobs, database, priority)
                     waiting[job.job_id] = Waiting(job)
             case "claim":
@@ -345,13 +345,13 @@ def test_no_job_waits_longer_than_its_fair_share(store: Store, clock: MovedClock
                     count_places()
             case "lose":
                 lost = [claimed.job.job_id for _ in range(given_[0]) if (claimed := claim_next()) is not None]
-                clock.forward(minutes=2)
+                clock.move(minutes=2)
                 assert set(jobs.sweep().requeued) == set(lost)
                 at_front |= set(lost)
             case _ if waiting:
                 leave(name, list(waiting)[given_[0] % len(waiting)])
         count_places()
-    clock.forward(days=2)  # all back-offs have elapsed
+    clock.move(days=2)  # all back-offs have elapsed
     ahead = jobs.ahead_of([*waiting, *at_front])
     for expected in range(len(ahead)):
         first = claim_next()

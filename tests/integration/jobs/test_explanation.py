@@ -22,7 +22,7 @@ from airflow_snowpack.jobs import (
 from airflow_snowpack.jobs.withdrawal import withdraw
 
 if TYPE_CHECKING:
-    from conftest import MovedClock
+    from clocks import MovedClock
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 DONE = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted 87 files into 12", 1.5, metrics={"files": 87})
@@ -71,7 +71,7 @@ def test_a_waiting_job_says_how_many_are_ahead_of_it_and_how_many_workers_are_bu
         jobs.claim("w")
     for number in range(before):
         jobs.submit(numbered(100 + number), ACTIONS)
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     job = jobs.submit(table, ACTIONS)
 
     assert next_step(jobs, table).startswith(sentence)
@@ -121,7 +121,7 @@ def test_a_job_that_ended_since_it_was_read_is_just_ending(jobs: Jobs, table: Ta
 def test_a_lost_worker_is_named_with_who_takes_the_job_back(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
     jobs.submit(table, ACTIONS)
     jobs.claim("worker-1")
-    clock.forward(minutes=31)
+    clock.move(minutes=31)
     lost = "The lease of attempt 1 ran out at 2026-11-21 22:30:00 UTC: its worker worker-1 stopped sending heartbeats."
 
     assert next_step(jobs, table) == f"{lost} The next sweep requeues the job."
@@ -138,13 +138,13 @@ def test_an_ended_job_says_how_it_ended(jobs: Jobs, table: TableName, clock: Mov
     assert str(explain(jobs, jobs.get(claim.job.job_id))) == "Completed at 2026-11-21 22:00:00 UTC: all actions are done."
     assert next_step(jobs, table) == "No maintenance scheduled."
 
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     claim = jobs.submit_and_claim(table, ACTIONS, "w")
     jobs.finish(claim, JobStatus.FAILED, [], "boom")
     assert str(explain(jobs, jobs.get(claim.job.job_id))).startswith("Failed at 2026-11-21 22:00:01 UTC. Fix the error below")
     assert next_step(jobs, table) == "The last job failed. Fix its error, then re-run it."
 
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     cancelled = jobs.cancel(jobs.submit(table, ACTIONS).job_id, by="ann")
     assert str(explain(jobs, cancelled)).startswith("Cancelled by ann at 2026-11-21 22:00:02 UTC. Re-run the job if")
     assert next_step(jobs, table) == "The last job was cancelled. Re-run it if the table still needs maintenance."
@@ -159,10 +159,10 @@ def test_a_table_without_jobs_is_sent_to_a_dry_run(jobs: Jobs, table: TableName)
 def test_a_dry_run_that_is_newer_than_the_last_job_says_what_it_found(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
     jobs.record_dry_run(table, ACTIONS, [WORK, NONE])
     assert next_step(jobs, table) == "A dry run found work: would compact 87 files."
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     jobs.record_dry_run(table, ACTIONS, [NONE])
     assert next_step(jobs, table) == "A dry run found nothing to do."
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     jobs.finish(jobs.submit_and_claim(table, ACTIONS, "w"), JobStatus.COMPLETED, [DONE])
     assert next_step(jobs, table) == "No maintenance scheduled."
 
@@ -177,7 +177,7 @@ def test_a_foreign_lock_is_named_until_its_time_has_run_out(
 ) -> None:
     locks.acquire(table, "etl", ttl=timedelta(hours=1))
     assert next_step(jobs, table) == "Locked by etl until 2026-11-21 23:00:00 UTC, unless released earlier."
-    clock.forward(hours=2)
+    clock.move(hours=2)
     assert next_step(jobs, table) == "No maintenance yet. Start with a dry run."
 
 

@@ -20,7 +20,7 @@ from airflow_snowpack.store import Store, StoreUnreachable, upgrade_schema
 from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
-    from conftest import MovedClock
+    from clocks import MovedClock
 
 MOMENT = timedelta(milliseconds=20)
 QUICK = LifecyclePolicy(heartbeat=MOMENT, fence_check=MOMENT)
@@ -53,10 +53,10 @@ UNREACHABLE = StoreUnreachable("test", ConnectionError("the database is away"))
 
 
 def test_a_beat_moves_the_end_of_lease_and_lock(away: AwayStore, claim: Claim, locks: TableLocks, clock: MovedClock) -> None:
-    clock.forward(minutes=20)
+    clock.move(minutes=20)
     with keep_claim(Jobs(away, QUICK), claim, on_lost=lambda: None):
         eventually(lambda: locks.list()[0].expires_at == clock.now + QUICK.lease)
-    clock.forward(minutes=29)
+    clock.move(minutes=29)
 
     assert Jobs(away, QUICK).sweep().requeued == ()
 
@@ -66,7 +66,7 @@ def test_a_lease_that_was_shortened_below_the_heartbeat_is_still_renewed(
     away: AwayStore, claim: Claim, locks: TableLocks, clock: MovedClock
 ) -> None:
     short = Jobs(away, LifecyclePolicy(lease=timedelta(milliseconds=90)))
-    clock.forward(minutes=20)
+    clock.move(minutes=20)
     with keep_claim(short, claim, on_lost=lambda: None):
         eventually(lambda: locks.list()[0].expires_at == clock.now + short.policy.lease)
 
@@ -95,11 +95,11 @@ def test_a_database_that_does_not_answer_is_survived_until_the_lease_has_run_out
     lost = threading.Event()
     with keep_claim(Jobs(away, QUICK), claim, on_lost=lost.set):
         away.away = error
-        clock.forward(minutes=29, seconds=59)
+        clock.move(minutes=29, seconds=59)
         asked = away.asked
         eventually(lambda: away.asked > asked + 3)
         assert not lost.is_set()
-        clock.forward(seconds=1)
+        clock.move(seconds=1)
         assert lost.wait(PATIENCE_S)
 
 
@@ -110,14 +110,14 @@ def test_a_database_that_comes_back_before_the_lease_ends_finds_the_claim_as_it_
     jobs = Jobs(away, QUICK)
     with keep_claim(jobs, claim, on_lost=lost.set) as heartbeat:
         away.away = UNREACHABLE
-        clock.forward(minutes=29)
+        clock.move(minutes=29)
         asked = away.asked
         eventually(lambda: away.asked > asked + 3)
         away.away = None
         # Not before a beat came through: one that failed just now may look at the clock only after it was moved.
         answered = away.asked + 2
         eventually(lambda: away.asked > answered)
-        clock.forward(minutes=5)
+        clock.move(minutes=5)
         eventually(lambda: not heartbeat.ran_out)
     assert not lost.is_set()
     assert jobs.holds(claim)
@@ -138,7 +138,7 @@ def test_a_statement_is_not_repeated_after_the_end_of_the_lease(store: Store, cl
     restless = Store(store.engine, clock, sleep=waits.append)
     heartbeat = keep_claim(Jobs(restless), claim, on_lost=lambda: None)
     for past_lease, most_tries in ((False, 7), (True, 2)):
-        clock.forward(seconds=1800 * past_lease)
+        clock.move(seconds=1800 * past_lease)
         tries.clear()
         waits.clear()
         with heartbeat.within_lease(), pytest.raises(StoreUnreachable):

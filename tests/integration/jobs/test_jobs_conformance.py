@@ -53,7 +53,7 @@ from airflow_snowpack.store.schema import audit_trail
 from airflow_snowpack.store.tables.jobs import idempotency_keys, job_history, job_queue, jobs as jobs_table, table_locks
 
 if TYPE_CHECKING:
-    from conftest import MovedClock
+    from clocks import MovedClock
 
 VERA = Actor("vera", via="api")
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
@@ -91,7 +91,7 @@ def test_a_second_submit_for_a_table_names_the_holder_since_when_and_until_when(
     jobs: Jobs, table: TableName, clock: MovedClock
 ) -> None:
     job = jobs.submit(table, ACTIONS)
-    clock.forward(minutes=1)
+    clock.move(minutes=1)
 
     since, until = "2026-11-21 22:00:00 UTC", "2026-11-21 22:30:00 UTC"
     with pytest.raises(TableLocked, match=rf"locked by {job.job_id} since {since}.*expires at {until}"):
@@ -121,7 +121,7 @@ def test_in_drain_mode_a_locked_table_is_reported_as_drained(jobs: Jobs, table: 
 
 def test_switching_drain_mode_on_twice_keeps_who_did_it_first(jobs: Jobs, clock: MovedClock) -> None:
     first = jobs.set_drain(True, by="ops")
-    clock.forward(hours=1)
+    clock.move(hours=1)
 
     assert jobs.set_drain(True, by="somebody else") == first
     assert not jobs.set_drain(False, by="ops").on
@@ -140,7 +140,7 @@ def test_a_claim_starts_the_job_under_a_new_fence_with_the_lease_of_the_policy(
     jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
 ) -> None:
     job = jobs.submit(table, ACTIONS)
-    clock.forward(hours=2)
+    clock.move(hours=2)
     claim = jobs.claim("w1")
 
     assert claim is not None
@@ -156,7 +156,7 @@ def test_a_claim_starts_the_job_under_a_new_fence_with_the_lease_of_the_policy(
 
 def test_claims_go_in_the_order_of_submission(jobs: Jobs, table: TableName, other_table: TableName, clock: MovedClock) -> None:
     first = jobs.submit(table, ACTIONS)
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     second = jobs.submit(other_table, ACTIONS)
 
     claims = [jobs.claim("w1"), jobs.claim("w1"), jobs.claim("w1")]
@@ -184,9 +184,9 @@ def test_a_job_that_is_submitted_and_claimed_at_once_was_never_in_anybody_elses_
 
 def test_a_heartbeat_moves_the_end_of_lease_and_lock(jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock) -> None:
     claim = jobs.submit_and_claim(table, ACTIONS, "w1")
-    clock.forward(minutes=20)
+    clock.move(minutes=20)
     assert jobs.renew(claim)
-    clock.forward(minutes=20)
+    clock.move(minutes=20)
 
     assert jobs.sweep().requeued == ()
     lock = locks.get(table)
@@ -198,7 +198,7 @@ def test_finishing_writes_the_result_empties_the_queue_and_frees_the_table(
     jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
 ) -> None:
     claim = jobs.submit_and_claim(table, ACTIONS, "w1")
-    clock.forward(minutes=3)
+    clock.move(minutes=3)
 
     assert jobs.finish(claim, JobStatus.COMPLETED, [DONE])
     job = jobs.get(claim.job.job_id)
@@ -213,9 +213,9 @@ def test_only_one_of_two_attempts_at_a_job_reaches_a_terminal_state(
     jobs.submit(table, ACTIONS)
     first = jobs.claim("w1")
     assert first is not None
-    clock.forward(minutes=31)
+    clock.move(minutes=31)
     jobs.sweep()
-    clock.forward(minutes=2)
+    clock.move(minutes=2)
     second = jobs.claim("w2")
     assert second is not None
 
@@ -231,7 +231,7 @@ def test_only_one_of_two_attempts_at_a_job_reaches_a_terminal_state(
 
 def test_a_retry_takes_its_own_job_over_at_once(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
     first = jobs.submit_and_claim(table, ACTIONS, "try-1", owner="dag/run/task")
-    clock.forward(seconds=4)
+    clock.move(seconds=4)
     owned = jobs.find_owned("dag/run/task")
     assert owned is not None
     second = jobs.take_over(owned.job_id, "try-2", owner="dag/run/task", actions=["rewrite_manifests"])
@@ -247,7 +247,7 @@ def test_a_retry_takes_its_own_job_over_at_once(jobs: Jobs, table: TableName, cl
 def test_the_newest_job_of_a_task_is_found_also_when_it_has_ended(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
     assert jobs.last_owned("dag/run/task") is None
     for _ in range(2):
-        clock.forward(seconds=1)
+        clock.move(seconds=1)
         last = jobs.submit(table, ["expire_snapshots"], owner="dag/run/task")
         jobs.cancel(last.job_id)
     jobs.submit(table, ["expire_snapshots"], owner="dag/run/other")
@@ -309,12 +309,12 @@ def test_a_job_that_waits_again_shows_nothing_of_its_lost_attempt(jobs: Jobs, ta
     assert lost is not None
     assert jobs.record_progress(lost, [DONE])
     assert jobs.get(job.job_id).results == (DONE,)
-    clock.forward(seconds=1800)
+    clock.move(seconds=1800)
     jobs.sweep()
 
     waiting = jobs.get(job.job_id)
     assert (waiting.status, waiting.started_at, waiting.results) == (JobStatus.PENDING, None, ())
-    clock.forward(hours=1)
+    clock.move(hours=1)
     claim = jobs.claim("w2")
     assert claim is not None
     assert (claim.job.started_at, claim.job.results) == (clock.now, ())
@@ -325,7 +325,7 @@ def test_a_job_that_is_taken_over_shows_the_start_and_the_results_of_the_new_att
 ) -> None:
     lost = jobs.submit_and_claim(table, ACTIONS, "try 1", owner="me")
     assert jobs.record_progress(lost, [DONE])
-    clock.forward(minutes=5)
+    clock.move(minutes=5)
     claim = jobs.take_over(lost.job.job_id, "try 2", owner="me")
 
     taken = jobs.get(lost.job.job_id)
@@ -403,7 +403,7 @@ def test_the_sweep_frees_the_table_of_a_cancelled_job_whose_worker_never_left(
     claim = jobs.submit_and_claim(table, ACTIONS, "w1")
     jobs.cancel(claim.job.job_id)
     assert jobs.sweep().unlocked == ()
-    clock.forward(minutes=31)
+    clock.move(minutes=31)
 
     assert jobs.sweep().unlocked == (str(table),)
     assert locks.get(table) is None
@@ -415,7 +415,7 @@ def test_a_cancelled_job_stays_cancelled_when_its_worker_reports_the_end(jobs: J
 
     assert not jobs.finish(claim, JobStatus.COMPLETED, [DONE])
     assert not jobs.finish(claim, JobStatus.FAILED, [], "boom")
-    clock.forward(hours=1)
+    clock.move(hours=1)
     jobs.sweep()
     job = jobs.get(claim.job.job_id)
     assert (job.status, job.attempt_id, job.results) == (JobStatus.CANCELLED, None, ())
@@ -457,17 +457,17 @@ def test_a_job_whose_lease_ran_out_waits_longer_after_each_attempt_and_then_fail
     for attempt, wait in ((1, 60), (2, 120)):
         claim = jobs.claim(f"w{attempt}")
         assert claim is not None
-        clock.forward(minutes=30)
+        clock.move(minutes=30)
         assert jobs.sweep().requeued == (job.job_id,)
         assert jobs.get(job.job_id).status is JobStatus.PENDING
         assert not jobs.holds(claim), "the fence moves on every reclaim"
-        clock.forward(seconds=wait - 1)
+        clock.move(seconds=wait - 1)
         assert jobs.queue_depth() == 0
         assert jobs.claim("early") is None
-        clock.forward(seconds=1)
+        clock.move(seconds=1)
         assert jobs.queue_depth() == 1
     assert jobs.claim("w3") is not None
-    clock.forward(minutes=30)
+    clock.move(minutes=30)
 
     assert jobs.sweep().failed == (job.job_id,)
     failed = jobs.get(job.job_id)
@@ -481,7 +481,7 @@ def test_a_job_that_its_own_process_ran_fails_when_the_lease_runs_out_because_no
     jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
 ) -> None:
     claim = jobs.submit_and_claim(table, ACTIONS, "dag/run/task try 1 on host:1", owner="dag/run/task")
-    clock.forward(minutes=30)
+    clock.move(minutes=30)
 
     assert jobs.sweep().failed == (claim.job.job_id,)
     failed = jobs.get(claim.job.job_id)
@@ -501,7 +501,7 @@ def test_a_queued_job_that_its_task_takes_over_fails_when_that_task_dies(
     assert lost is not None
     assert not jobs.holds(lost)
     assert (claim.job.inline, jobs.running_in_workers()) == (True, {})
-    clock.forward(minutes=30)
+    clock.move(minutes=30)
 
     assert jobs.sweep().failed == (job.job_id,)
     assert locks.get(table) is None
@@ -523,7 +523,7 @@ def test_the_next_run_gets_the_table_of_a_process_that_died_even_where_nothing_s
     dead = jobs.submit_and_claim(table, ACTIONS, "w1", owner="dag/monday/task")
     with pytest.raises(TableLocked):
         jobs.submit_and_claim(table, ACTIONS, "w2", owner="dag/tuesday/task")
-    clock.forward(minutes=30)
+    clock.move(minutes=30)
 
     assert jobs.holds(jobs.submit_and_claim(table, ACTIONS, "w2", owner="dag/tuesday/task"))
     assert jobs.get(dead.job.job_id).status is JobStatus.FAILED
@@ -533,7 +533,7 @@ def test_the_sweep_pauses_in_drain_mode(jobs: Jobs, table: TableName, clock: Mov
     jobs.submit(table, ACTIONS)
     claim = jobs.claim("w1")
     assert claim is not None
-    clock.forward(hours=1)
+    clock.move(hours=1)
     jobs.set_drain(True)
 
     assert jobs.sweep().paused
@@ -550,7 +550,7 @@ def test_queue_depth_counts_what_is_unclaimed_and_visible_and_nothing_else(
     assert jobs.queue_depth() == 2
     jobs.claim("w1")
     assert jobs.queue_depth() == 1
-    clock.forward(hours=1)
+    clock.move(hours=1)
     assert jobs.queue_depth() == 1, "an expired claim is still claimed until it is swept"
 
 
@@ -565,7 +565,7 @@ def test_jobs_are_listed_newest_first_by_table_and_status(
     jobs: Jobs, table: TableName, other_table: TableName, clock: MovedClock
 ) -> None:
     older = jobs.submit(table, ACTIONS)
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     newer = jobs.submit(other_table, ACTIONS)
 
     assert [job.job_id for job in jobs.list()] == [newer.job_id, older.job_id]
@@ -576,7 +576,7 @@ def test_jobs_are_listed_newest_first_by_table_and_status(
 
 def test_the_history_tells_the_life_of_a_job(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
     claim = jobs.submit_and_claim(table, ACTIONS, "w1", submitted_by="ann")
-    clock.forward(minutes=1)
+    clock.move(minutes=1)
     jobs.finish(claim, JobStatus.COMPLETED, [DONE])
 
     history = jobs.history(claim.job.job_id)
@@ -592,7 +592,7 @@ def test_all_heartbeats_of_an_attempt_are_one_entry_of_the_history(jobs: Jobs, t
         jobs.renew(claim)
         if number % 7 == 0:
             jobs.flush()
-        clock.forward(minutes=1)
+        clock.move(minutes=1)
     again = jobs.take_over(claim.job.job_id, "w2", owner="dag/run/task")
     jobs.renew(again)
 
@@ -648,7 +648,7 @@ def test_a_lock_blocks_until_its_time_has_run_out_and_a_queued_job_s_lock_blocks
 ) -> None:
     locks.acquire(table, "etl", ttl=HOUR)
     job = jobs.submit(other_table, ["expire_snapshots"])
-    clock.forward(minutes=59)
+    clock.move(minutes=59)
     lock = locks.blocking(table)
     assert lock is not None
     assert lock.holder == "etl"
@@ -657,7 +657,7 @@ def test_a_lock_blocks_until_its_time_has_run_out_and_a_queued_job_s_lock_blocks
         blocking = locks.blocking_each([table, other_table, free])
     assert [None if lock is None else lock.holder for lock in blocking.values()] == ["etl", job.job_id, None]
     assert len(reads.of_store) == 1
-    clock.forward(minutes=1)
+    clock.move(minutes=1)
 
     assert locks.blocking(table) is None
     lock = locks.blocking(other_table)
@@ -705,9 +705,9 @@ def test_a_submit_is_a_job_of_the_actor_with_its_entry(jobs: Jobs, trail: AuditT
 
 def test_every_change_of_a_job_is_on_record_in_order(jobs: Jobs, trail: AuditTrail, table: TableName, clock: MovedClock) -> None:
     job_id = jobs.submit(table, ACTIONS, actor=VERA).job_id
-    clock.forward(minutes=1)
+    clock.move(minutes=1)
     jobs.cancel(job_id, actor=VERA)
-    clock.forward(minutes=1)
+    clock.move(minutes=1)
     again = jobs.rerun(job_id, actor=VERA)
     jobs.delete(job_id, actor=VERA)
 
@@ -729,7 +729,7 @@ def test_a_sweep_is_on_record_when_it_changed_something(
     claim = jobs.submit_and_claim(table, ACTIONS, "w1")
     jobs.sweep(actor=VERA)
     assert trail.of("queue") == []
-    clock.forward(hours=1)
+    clock.move(hours=1)
     jobs.sweep(actor=VERA)
 
     (entry,) = trail.of("queue")
@@ -754,7 +754,7 @@ def test_a_second_drain_on_changes_the_reason_and_keeps_who_switched_it_on_and_w
     jobs: Jobs, trail: AuditTrail, clock: MovedClock
 ) -> None:
     first = jobs.set_drain(True, reason="moving the store", actor=VERA)
-    clock.forward(hours=1)
+    clock.move(hours=1)
     second = jobs.set_drain(True, reason="it takes until 18:00 \x00", actor=Actor("bob", via="cli"))
 
     assert second == jobs.drain() == replace(first, reason="it takes until 18:00 \ufffd")
@@ -888,7 +888,7 @@ def test_pages_go_back_in_time_and_repeat_nothing_while_more_happens(jobs: Jobs,
     trail, vera = AuditTrail(jobs.store), Actor("vera", via="cli")
     for number in range(7):
         jobs.submit(TableName("lake", "db", f"t{number}"), ["expire_snapshots"], actor=vera)
-        clock.forward(seconds=1)
+        clock.move(seconds=1)
     everything = trail.latest()
     seen = trail.latest(limit=3)
     while page := trail.latest(limit=3, before=seen[-1].id):
@@ -905,7 +905,7 @@ def test_a_page_can_be_of_one_subject(jobs: Jobs, table: TableName, clock: Moved
     job = jobs.submit(table, ["expire_snapshots"], actor=vera)
     for on in (True, False, True, False):
         jobs.set_drain(on, reason="upgrade", actor=vera)
-        clock.forward(seconds=1)
+        clock.move(seconds=1)
     jobs.cancel(job.job_id, actor=vera)
 
     assert [entry.change for entry in trail.latest(subject=job.job_id)] == ["cancel", "submit"]
@@ -962,7 +962,7 @@ def test_pages_go_from_the_newest_to_the_oldest_and_by_id_at_the_same_moment(job
     made = []
     for number in range(9):
         made.append(jobs.submit(numbered(number), ACTIONS))
-        clock.forward(seconds=number % 3)
+        clock.move(seconds=number % 3)
     newest_first = sorted(made, key=lambda job: (job.submitted_at, job.job_id), reverse=True)
 
     for limit in (1, 2, 8, 9, 10):
@@ -973,7 +973,7 @@ def test_several_statuses_are_any_of_them_in_one_order(jobs: Jobs, clock: MovedC
     made = []
     for number in range(15):
         made.append(make(jobs, numbered(number), STATUSES[number % 5]))
-        clock.forward(seconds=1)
+        clock.move(seconds=1)
 
     for statuses in ({JobStatus.FAILED}, {JobStatus.FAILED, JobStatus.RUNNING}, set(STATUSES)):
         expected = [job.job_id for job in reversed(made) if job.status in statuses]
@@ -984,7 +984,7 @@ def test_several_statuses_are_any_of_them_in_one_order(jobs: Jobs, clock: MovedC
 
 def test_filters_narrow_together(jobs: Jobs, table: TableName, other_table: TableName, clock: MovedClock) -> None:
     old = make(jobs, table, JobStatus.FAILED, submitted_by="ann", owner="dag_a/run/task")
-    clock.forward(hours=1)
+    clock.move(hours=1)
     plan = jobs.record_dry_run(table, ACTIONS, [], submitted_by="bob")
     new = make(jobs, other_table, JobStatus.PENDING, owner="dag_a_b/run/task[3]")
 
@@ -1040,7 +1040,7 @@ def test_a_cursor_of_a_job_that_was_deleted_since_goes_on_at_its_place(jobs: Job
     made = []
     for number in range(3):
         made.append(make(jobs, numbered(number), JobStatus.COMPLETED))
-        clock.forward(seconds=1)
+        clock.move(seconds=1)
     cursor = jobs.page(limit=2).next
     jobs.delete(made[1].job_id)
 
@@ -1051,11 +1051,11 @@ def test_the_newest_job_of_each_table_is_found_and_dry_runs_are_asked_for_apart(
     jobs: Jobs, table: TableName, other_table: TableName, clock: MovedClock
 ) -> None:
     make(jobs, table, JobStatus.FAILED)
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     newest = make(jobs, table, JobStatus.COMPLETED)
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     plan = jobs.record_dry_run(table, ACTIONS, [])
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     deleted = make(jobs, other_table, JobStatus.COMPLETED)
     jobs.delete(deleted.job_id)
 
@@ -1086,18 +1086,18 @@ def test_counts_by_status_leave_deleted_jobs_out(jobs: Jobs) -> None:
 
 def test_recent_jobs_are_active_or_ended_within_the_period_newest_first(jobs: Jobs, clock: MovedClock) -> None:
     make(jobs, numbered(1), JobStatus.COMPLETED)
-    clock.forward(seconds=10)
+    clock.move(seconds=10)
     since = clock()
     ended = make(jobs, numbered(2), JobStatus.FAILED)
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     pending = jobs.submit(numbered(3), ACTIONS)
     jobs.record_dry_run(numbered(4), ACTIONS, [])
 
     assert [job.job_id for job in jobs.recent(since, at_most=10)] == [pending.job_id, ended.job_id]
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     newer = jobs.submit(numbered(5), ACTIONS)
     assert [job.job_id for job in jobs.recent(since, at_most=1)] == [newer.job_id, ended.job_id]
-    clock.forward(days=9)
+    clock.move(days=9)
     assert {job.job_id for job in jobs.recent(clock(), at_most=10)} == {newer.job_id, pending.job_id}
 
 
@@ -1123,17 +1123,17 @@ def test_the_queue_tells_what_could_be_claimed_what_waits_and_what_runs(jobs: Jo
     jobs.submit(fresh(), ACTIONS)
     lost = jobs.claim("w1")
     assert lost is not None
-    clock.forward(hours=1)
+    clock.move(hours=1)
     jobs.sweep()  # back in the queue, behind a back-off
     waiting = jobs.submit(fresh(), ACTIONS)
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     jobs.submit(fresh(), ACTIONS)
     running = jobs.submit(fresh(), ACTIONS)
     jobs.claim("w2", job_id=running.job_id)
 
     assert jobs.queue() == QueueState(depth=2, oldest=waiting.submitted_at, delayed=1, running=1)
     assert jobs.queue().depth == jobs.queue_depth()
-    clock.forward(minutes=5)
+    clock.move(minutes=5)
     assert jobs.queue() == QueueState(depth=3, oldest=lost.job.submitted_at, delayed=0, running=1)
 
 
@@ -1141,7 +1141,7 @@ def test_only_what_could_be_claimed_before_it_is_ahead_of_a_job(jobs: Jobs, cloc
     made = []
     for _ in range(5):
         made.append(jobs.submit(fresh(), ACTIONS))
-        clock.forward(seconds=1)
+        clock.move(seconds=1)
     jobs.claim("w", job_id=made[1].job_id)
     jobs.cancel(made[2].job_id)
     places = jobs.places(job.job_id for job in made)
@@ -1158,9 +1158,9 @@ def test_only_what_could_be_claimed_before_it_is_ahead_of_a_job(jobs: Jobs, cloc
 def test_deleted_jobs_and_dry_runs_are_no_part_of_the_samples(jobs: Jobs, clock: MovedClock) -> None:
     job = jobs.submit(fresh(), ACTIONS)
     jobs.record_dry_run(fresh(), ACTIONS, [])
-    clock.forward(minutes=10)
+    clock.move(minutes=10)
     jobs.cancel(job.job_id)
-    clock.forward(minutes=10)
+    clock.move(minutes=10)
     assert {sample.waiting for sample in jobs.queue_over_time(timedelta(hours=1), 60)} == {0, 1}
 
     jobs.delete(job.job_id)
@@ -1169,7 +1169,7 @@ def test_deleted_jobs_and_dry_runs_are_no_part_of_the_samples(jobs: Jobs, clock:
 
 def test_a_job_that_has_waited_for_weeks_is_seen_as_long_as_it_waits(jobs: Jobs, clock: MovedClock) -> None:
     jobs.submit(fresh(), ACTIONS)
-    clock.forward(days=30)
+    clock.move(days=30)
 
     assert {sample.waiting for sample in jobs.queue_over_time(timedelta(hours=1), 4)} == {1}
 

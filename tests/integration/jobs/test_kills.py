@@ -9,7 +9,7 @@ import random
 import re
 import sys
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import count
 from subprocess import PIPE
 from typing import Any
@@ -18,11 +18,12 @@ import kill_process
 import pytest
 import sqlalchemy as sa
 from bounded import started
+from clocks import ShiftedClock
 from effort import SOAK, rounds, seed
 from scripted_engine import ScriptedEngine, eventually
 
 from airflow_snowpack.jobs import Jobs, JobStatus, JobWorker, LifecyclePolicy
-from airflow_snowpack.store import Actor, AuditTrail, Store, open_store, utc_now
+from airflow_snowpack.store import Actor, AuditTrail, Store, open_store
 from airflow_snowpack.store.tables.jobs import idempotency_keys, job_queue, jobs as jobs_table, table_locks
 
 pytestmark = pytest.mark.both_in_soak
@@ -32,15 +33,6 @@ ROUNDS_OF_CHANCE = rounds(3, soak=150)
 STRIDE = rounds(12, soak=1)
 MOMENTS = "every" if SOAK else "first"
 LEAST_MOMENTS = rounds(15, soak=30)
-
-
-class ShiftedClock:
-    """The machine's clock, moved on by the tests."""
-
-    ahead = timedelta(0)
-
-    def __call__(self) -> datetime:
-        return utc_now() + self.ahead
 
 
 @pytest.fixture

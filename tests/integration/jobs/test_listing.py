@@ -18,7 +18,7 @@ from airflow_snowpack.jobs.listing import NEWEST_FIRST
 from airflow_snowpack.store import InvalidCursor
 
 if TYPE_CHECKING:
-    from conftest import MovedClock
+    from clocks import MovedClock
 
 ACTIONS = ["expire_snapshots"]
 STATUSES = list(JobStatus)
@@ -37,7 +37,7 @@ class Life:
         self.all: list[Job] = []
 
     def step(self, what: str, which: int) -> None:
-        self.clock.forward(microseconds=which % 2)  # now and then at the very same moment
+        self.clock.move(microseconds=which % 2)  # now and then at the very same moment
         active = [job for job in self.all if not self.jobs.get(job.job_id).status.is_terminal]
         ended = [job for job in self.all if job not in active]
         if what == "come":

@@ -22,7 +22,7 @@ from airflow_snowpack.jobs import (
 )
 
 if TYPE_CHECKING:
-    from conftest import MovedClock
+    from clocks import MovedClock
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 DONE = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted 87 files into 12", 1.5, metrics={"files": 87})
@@ -92,7 +92,7 @@ def test_cancelling_a_finished_job_is_refused(jobs: Jobs, table: TableName) -> N
 
 def test_a_job_that_waits_for_a_worker_is_named_as_what_keeps_the_table(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
     job = jobs.submit(table, ACTIONS)
-    clock.forward(hours=2)
+    clock.move(hours=2)
 
     with pytest.raises(TableLocked, match=rf"{job.job_id}.*the job still waits for a worker\. Start a worker"):
         jobs.submit(table, ACTIONS)
@@ -102,7 +102,7 @@ def test_a_pending_job_keeps_its_table_however_long_it_waits(
     jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
 ) -> None:
     job = jobs.submit(table, ACTIONS)
-    clock.forward(days=3)
+    clock.move(days=3)
 
     assert jobs.sweep().unlocked == ()
     with pytest.raises(TableLocked):
@@ -115,6 +115,6 @@ def test_a_pending_job_keeps_its_table_however_long_it_waits(
 def test_a_shorter_lease_comes_from_the_policy(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
     short = Jobs(jobs.store, LifecyclePolicy(lease=timedelta(seconds=5), max_attempts=1))
     claim = short.submit_and_claim(table, ACTIONS, "w1")
-    clock.forward(seconds=5)
+    clock.move(seconds=5)
 
     assert short.sweep().failed == (claim.job.job_id,)

@@ -37,7 +37,7 @@ from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.jobs import job_history, job_queue, jobs as jobs_table, switches, table_locks
 
 if TYPE_CHECKING:
-    from conftest import MovedClock
+    from clocks import MovedClock
 
 pytestmark = pytest.mark.both_in_soak
 

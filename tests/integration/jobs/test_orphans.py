@@ -32,7 +32,7 @@ from airflow_snowpack.spark import SparkUnavailable
 from airflow_snowpack.store import Actor, Store
 
 if TYPE_CHECKING:
-    from conftest import MovedClock
+    from clocks import MovedClock
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 QUICK = LifecyclePolicy(fence_check=timedelta(milliseconds=10))
@@ -104,9 +104,9 @@ def test_a_queued_job_that_the_sweep_returned_waits_for_its_lost_attempt(
     first = jobs.claim("w1")
     assert first is not None
     killed(jobs, server, first)
-    clock.forward(seconds=1800)
+    clock.move(seconds=1800)
     assert jobs.sweep().requeued == (job.job_id,)
-    clock.forward(hours=1)
+    clock.move(hours=1)
     second = jobs.claim("w2")
     assert second is not None
     seen: list[bool] = []
@@ -119,7 +119,7 @@ def test_the_sweep_fails_a_job_only_after_its_statement_has_ended(
     jobs: Jobs, server: Server, table: TableName, locks: TableLocks, clock: MovedClock
 ) -> None:
     claim = killed(jobs, server, jobs.submit_and_claim(table, ACTIONS, "try 1"))
-    clock.forward(seconds=1800)
+    clock.move(seconds=1800)
     server.down = 1
 
     assert not jobs.sweep().changed
@@ -132,7 +132,7 @@ def test_a_sweep_that_cannot_reach_servers_leaves_the_table_locked(
     store: Store, jobs: Jobs, server: Server, table: TableName, clock: MovedClock
 ) -> None:
     claim = killed(jobs, server, jobs.submit_and_claim(table, ACTIONS, "try 1"))
-    clock.forward(seconds=1800)
+    clock.move(seconds=1800)
 
     with Jobs(store) as elsewhere:
         assert not elsewhere.sweep().changed
@@ -147,7 +147,7 @@ def test_the_table_of_a_cancelled_job_stays_locked_until_the_statement_of_its_de
 ) -> None:
     claim = killed(jobs, server, jobs.submit_and_claim(table, ACTIONS, "try 1"))
     jobs.cancel(claim.job.job_id, by="ann")
-    clock.forward(seconds=1800)
+    clock.move(seconds=1800)
     server.down = 1
 
     with pytest.raises(TableLocked, match=f"its work on the Spark Connect server '{SERVER}' may still be running"):
@@ -167,7 +167,7 @@ def test_cancelling_a_job_that_waits_again_does_not_free_the_table_under_its_los
     claim = jobs.claim("w1")
     assert claim is not None
     killed(jobs, server, claim)
-    clock.forward(seconds=1800)
+    clock.move(seconds=1800)
     jobs.sweep()
     jobs.cancel(job.job_id)
 
@@ -208,7 +208,7 @@ def test_a_person_who_releases_the_lock_of_an_orphaned_statement_must_force_it(
 ) -> None:
     claim = killed(jobs, server, jobs.submit_and_claim(table, ACTIONS, "try 1"))
     jobs.cancel(claim.job.job_id)
-    clock.forward(seconds=1800)
+    clock.move(seconds=1800)
     vera = Actor("vera", via="cli")
 
     with pytest.raises(LockInUse, match=f"Spark Connect server '{SERVER}'.*airflow snowpack sweep"):
@@ -222,9 +222,9 @@ def test_many_orphans_on_a_server_that_is_down_do_not_keep_the_sweep_from_other_
     for number in range(BATCH_SIZE):
         killed(jobs, server, jobs.submit_and_claim(replace(table, table=f"t{number}"), ACTIONS, f"task {number}"))
     job = jobs.submit(table, ACTIONS)
-    clock.forward(seconds=1)
+    clock.move(seconds=1)
     assert jobs.claim("w1") is not None
-    clock.forward(hours=1)
+    clock.move(hours=1)
     server.down = BATCH_SIZE
     assert jobs.sweep().requeued == (job.job_id,)
     assert len(jobs.sweep().failed) == BATCH_SIZE

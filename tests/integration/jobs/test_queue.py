@@ -15,7 +15,7 @@ from airflow_snowpack.jobs import Jobs, JobStatus, QueueSample
 from airflow_snowpack.store.tables.jobs import job_queue, jobs as jobs_table, table_locks
 
 if TYPE_CHECKING:
-    from conftest import MovedClock
+    from clocks import MovedClock
 
 ACTIONS = ["expire_snapshots"]
 FRESH = count(1)

@@ -20,7 +20,7 @@ from airflow_snowpack.store.retention import Pruner
 from airflow_snowpack.store.tables.jobs import job_history, jobs as jobs_table
 
 if TYPE_CHECKING:
-    from conftest import MovedClock
+    from clocks import MovedClock
 
 ACTIONS = ["expire_snapshots"]
 HALF_A_YEAR = timedelta(days=180)
@@ -49,9 +49,9 @@ def test_old_jobs_go_with_their_histories_and_the_newest_of_each_table_stays(
     old = []
     for _ in range(5):
         old += [ended(jobs, table), ended(jobs, other_table, JobStatus.FAILED), jobs.record_dry_run(table, ACTIONS, [])]
-        clock.forward(hours=1)
+        clock.move(hours=1)
     jobs.delete(old[-3].job_id)
-    clock.forward(days=200)
+    clock.move(days=200)
     young = ended(jobs, TableName("lake", "db", "young"))
     jobs.flush()
 
@@ -78,7 +78,7 @@ def test_a_job_that_is_open_holds_a_lock_or_left_work_on_a_server_stays_however_
     store.transact(lambda conn: conn.execute(at))
     late = jobs.submit_and_claim(tables[4], ACTIONS, "w")
     gone = ended(jobs, tables[5])
-    clock.forward(days=200)
+    clock.move(days=200)
     jobs.finish(late, JobStatus.COMPLETED, [])
     for table in tables[3:]:
         jobs.locks.release(table, late.job.job_id)
@@ -96,8 +96,8 @@ def test_a_kill_anywhere_leaves_no_history_without_its_job_and_the_next_run_ends
 ) -> None:
     for _ in range(6):
         ended(jobs, table)
-        clock.forward(hours=1)
-    clock.forward(days=200)
+        clock.move(hours=1)
+    clock.move(days=200)
     jobs.flush()
     place = 0
     while len(all_ids(store, jobs_table.c.job_id)) > 1:
@@ -115,8 +115,8 @@ def test_no_batch_walks_over_jobs_that_it_does_not_delete(
     for _ in range(3):
         ended(jobs, table)
         jobs.delete(ended(jobs, other_table).job_id)
-        clock.forward(hours=1)
-    clock.forward(days=200)
+        clock.move(hours=1)
+    clock.move(days=200)
     jobs.flush()
 
     sent = sent_by(store, lambda: prune(store, batch_size=2))
@@ -127,7 +127,7 @@ def test_no_batch_walks_over_jobs_that_it_does_not_delete(
 def test_the_audit_trail_stays_for_a_year(store: Store, clock: MovedClock, days: int, gone: int) -> None:
     for _ in range(2):
         store.transact(lambda conn: write_audit(conn, store, Actor("vera", "api"), "submit", "lake.db.t"))
-    clock.forward(days=days)
+    clock.move(days=days)
     store.transact(lambda conn: write_audit(conn, store, Actor("vera", "api"), "submit", "lake.db.t"))
 
     assert prune(store, batch_size=1)["audit_trail"] == gone

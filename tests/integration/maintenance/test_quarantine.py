@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pytest
 from botocore.client import BaseClient
+from clocks import MovedClock
 from edited_metadata import edited_metadata
 from effort import rounds
-from moved_clock import MovedClock
 from pyarrow.fs import LocalFileSystem
 from s3_server import access_to, s3_client, s3_server
 

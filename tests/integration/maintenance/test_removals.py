@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from moved_clock import MovedClock
+from clocks import MovedClock
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.installation import Installation, retained_rows

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from bounded import PATIENCE_S, started
-from moved_clock import ShiftedClock
+from clocks import ShiftedClock
 from spark_world import SparkWorld
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName

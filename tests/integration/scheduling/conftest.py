@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from clocks import MovedClock
 
 from airflow_snowpack.hooks.load_probes import measure
 from airflow_snowpack.iceberg import TableName
@@ -43,19 +44,6 @@ PROBES = {"load": "cluster_probe:load", "time": "time:time", "broken": "operator
 
 
 UNLIMITED = MaxConcurrent(1_000_000)
-
-
-class MovedClock:
-    """Stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def forward(self, **period: float) -> None:
-        self.now += timedelta(**period)
 
 
 @dataclass
@@ -140,7 +128,7 @@ class Scheduler:
 
     def go_on(self, **period: float) -> RoundReport:
         """Let time pass, then one round."""
-        self.clock.forward(**period)
+        self.clock.move(**period)
         return self.work()
 
     def history(self, name: str) -> list[str]:
@@ -194,7 +182,7 @@ class Scheduler:
 
 @pytest.fixture
 def clock() -> MovedClock:
-    return MovedClock()
+    return MovedClock(datetime(2026, 11, 21, 12, 0, tzinfo=UTC))
 
 
 @pytest.fixture

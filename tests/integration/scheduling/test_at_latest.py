@@ -122,7 +122,7 @@ def test_a_run_that_starts_in_the_moment_of_the_deadline_is_the_only_one(schedul
     for table in ("a", "b", "c"):
         scheduler.arrive(f"web.{table}")
     scheduler.subscriber.step()
-    scheduler.clock.forward(minutes=1)
+    scheduler.clock.move(minutes=1)
     if when == "before the tick is read":
         scheduler.clocks.step()
     scheduler.checker.step()

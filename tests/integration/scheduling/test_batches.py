@@ -47,7 +47,7 @@ def declare_at_random(scheduler: Any, chance: random.Random) -> None:
     for number in range(30):
         scheduler.send(f"go{number}")
         scheduler.subscriber.step()
-        scheduler.clock.forward(milliseconds=10)
+        scheduler.clock.move(milliseconds=10)
 
 
 def standing(job: PendingRun) -> tuple[Any, ...]:
@@ -76,7 +76,7 @@ def test_a_batch_decides_what_its_jobs_would_decide_one_after_the_other(
                 for _ in range(turn % 3):
                     if len(one.started) > turn:
                         one.end_run(turn)
-                one.clock.forward(seconds=9)
+                one.clock.move(seconds=9)
             names = [f"s{each:02}" for each in range(30)]
             assert [standing(job) for name in names for job in scheduler.pending(name)] == [
                 standing(job) for name in names for job in alone.pending(name)
@@ -135,7 +135,7 @@ def test_a_transaction_discards_a_limited_number_and_the_next_goes_on(scheduler:
     scheduler.airflow.pools["spark"] = 0
     declare_many(scheduler, over, PoolSlots("spark"), timeout="10s")
     scheduler.checker.step()
-    scheduler.clock.forward(seconds=11)
+    scheduler.clock.move(seconds=11)
     commits: list[object] = []
     really = scheduler.store.transact
     scheduler.checker._store.transact = lambda work: commits.append(work) or really(work)
@@ -150,7 +150,7 @@ def test_a_run_of_a_dag_that_others_count_does_not_go_before_them(scheduler: Any
     scheduler.declare("counts", CustomEvents("first"), MaxConcurrent(1))
     scheduler.send("first")
     scheduler.subscriber.step()
-    scheduler.clock.forward(seconds=1)
+    scheduler.clock.move(seconds=1)
     scheduler.declare("free", CustomEvents("second"))
     scheduler.send("second")
     scheduler.work()

@@ -67,7 +67,7 @@ def test_a_run_that_was_triggered_during_a_leap_waits_no_longer_than_without_it(
     scheduler.airflow.pools["spark"] = 1
     for _ in range(2):
         work(scheduler)
-        scheduler.clock.forward(minutes=10)
+        scheduler.clock.move(minutes=10)
     work(scheduler)
     assert len(scheduler.started) == 1
 
@@ -82,7 +82,7 @@ def test_a_run_that_was_triggered_during_a_leap_expires_once(scheduler: Any) -> 
     scheduler.clock.now -= LEAP
     for _ in range(3):
         work(scheduler)
-        scheduler.clock.forward(minutes=61)
+        scheduler.clock.move(minutes=61)
     assert scheduler.history("feed").count("timed_out") == 1
 
 
@@ -104,19 +104,19 @@ def test_periods_and_ticks_go_on_after_a_leap(scheduler: Any) -> None:
     leap(scheduler)
     before = len(scheduler.started)
     work(scheduler)
-    scheduler.clock.forward(minutes=61)
+    scheduler.clock.move(minutes=61)
     work(scheduler)
     assert sorted(launch.schedule for launch in scheduler.started[before:]) == ["period", "tick"]
 
 
 def test_a_tick_comes_once_though_the_clock_is_set_back_over_it(scheduler: Any) -> None:
     scheduler.declare("tick", Cron("0 * * * *"))
-    scheduler.clock.forward(minutes=59)
+    scheduler.clock.move(minutes=59)
     work(scheduler)
     for _ in range(3):
-        scheduler.clock.forward(minutes=2)
+        scheduler.clock.move(minutes=2)
         work(scheduler)
-        scheduler.clock.forward(minutes=-2)
+        scheduler.clock.move(minutes=-2)
         work(scheduler)
     assert len(scheduler.started) == 1
 
@@ -134,7 +134,7 @@ def test_a_launch_during_a_leap_does_not_count_for_two_days(scheduler: Any) -> N
     scheduler.send("go")
     for _ in range(2):
         work(scheduler)
-        scheduler.clock.forward(minutes=61)
+        scheduler.clock.move(minutes=61)
     work(scheduler)
     assert len(scheduler.started) == 3
 
@@ -143,7 +143,7 @@ def test_an_event_of_a_clock_that_is_two_days_ahead_has_happened_now(scheduler: 
     scheduler.declare("quiet", Since(GO, "30m"))
     scheduler.log.publish([Event(custom_key("go"), scheduler.clock() + LEAP)])
     work(scheduler)
-    scheduler.clock.forward(minutes=31)
+    scheduler.clock.move(minutes=31)
     work(scheduler)
     assert len(scheduler.started) == 1
 
@@ -152,9 +152,9 @@ def test_clocks_that_differ_by_less_than_a_minute_change_nothing(scheduler: Any)
     scheduler.declare("feed", GO, Delay("10m"))
     scheduler.send("go")
     work(scheduler)
-    scheduler.clock.forward(seconds=-59)
+    scheduler.clock.move(seconds=-59)
     assert not recover_from_set_back(scheduler.store)
-    scheduler.clock.forward(seconds=-2)
+    scheduler.clock.move(seconds=-2)
     assert recover_from_set_back(scheduler.store)
     assert not recover_from_set_back(scheduler.store)
 
@@ -165,9 +165,9 @@ def test_a_host_whose_clock_stays_ahead_does_not_keep_the_others_recovering(sche
     here = EventIntake(scheduler.store, SignOfLife(scheduler.store, Role.SCHEDULER, "here"))
     warned = []
     for _ in range(5):
-        scheduler.clock.forward(minutes=5)
+        scheduler.clock.move(minutes=5)
         EventIntake(scheduler.store, SignOfLife(scheduler.store, Role.SCHEDULER, "ahead")).step()
-        scheduler.clock.forward(minutes=-5)
+        scheduler.clock.move(minutes=-5)
         here.step()
         seen_at = scheduler.store.read(lambda conn: last_seen(conn, Role.SCHEDULER))
         warned.append(seen_at <= scheduler.clock())

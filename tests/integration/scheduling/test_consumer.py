@@ -39,12 +39,12 @@ def passes(store: Store, owner: str, trigger: Trigger = GO) -> bool:
 def test_an_event_that_is_stamped_before_a_look_and_seen_after_it_counts(scheduler: Any, store: Store) -> None:
     """Whoever publishes reads his clock before it is his turn, and it may be another host's clock."""
     assert not passes(store, "run1")
-    scheduler.clock.forward(seconds=10)
+    scheduler.clock.move(seconds=10)
     scheduler.send("go")
     assert passes(store, "run1")
-    scheduler.clock.forward(seconds=-5)
+    scheduler.clock.move(seconds=-5)
     scheduler.send("go")
-    scheduler.clock.forward(hours=5)
+    scheduler.clock.move(hours=5)
     assert passes(store, "run2")
     assert not passes(store, "run3"), "and once"
 
@@ -52,7 +52,7 @@ def test_an_event_that_is_stamped_before_a_look_and_seen_after_it_counts(schedul
 @pytest.mark.parametrize(("trigger", "minutes"), [(Every("10m"), 10), (Cron("*/5 * * * *"), 5), (GO, 0)])
 def test_each_look_may_be_another_object(scheduler: Any, store: Store, trigger: Trigger, minutes: int) -> None:
     assert not passes(store, "run1", trigger)
-    scheduler.clock.forward(minutes=minutes)
+    scheduler.clock.move(minutes=minutes)
     scheduler.send("go")
     assert passes(store, "run1", trigger)
 
@@ -60,16 +60,16 @@ def test_each_look_may_be_another_object(scheduler: Any, store: Store, trigger: 
 def test_a_deadline_lets_one_run_of_each_period_pass(scheduler: Any, store: Store) -> None:
     morning = GO.at_latest(Cron("0 7 * * *"))
     assert not passes(store, "saturday", morning)
-    scheduler.clock.forward(hours=19)
+    scheduler.clock.move(hours=19)
     assert passes(store, "saturday", morning), "07:00 on Sunday"
-    scheduler.clock.forward(minutes=1)
+    scheduler.clock.move(minutes=1)
     assert passes(store, "saturday", morning), "and a retry of the same run"
     assert not passes(store, "sunday", morning)
     scheduler.send("go")
     assert passes(store, "sunday", morning), "data that arrives before the deadline"
-    scheduler.clock.forward(hours=24)
+    scheduler.clock.move(hours=24)
     assert not passes(store, "monday", morning), "the period up to 07:00 on Monday has had its run"
-    scheduler.clock.forward(hours=24)
+    scheduler.clock.move(hours=24)
     assert passes(store, "monday", morning)
 
 
@@ -77,10 +77,10 @@ def test_a_deadline_that_is_added_to_a_trigger_begins_with_the_next_period(sched
     assert not passes(store, "run1")
     scheduler.send("go")
     assert passes(store, "run1")
-    scheduler.clock.forward(hours=20)
+    scheduler.clock.move(hours=20)
     morning = GO.at_latest(Cron("0 7 * * *"))
     assert not passes(store, "run2", morning)
-    scheduler.clock.forward(hours=24)
+    scheduler.clock.move(hours=24)
     assert passes(store, "run2", morning)
 
 
@@ -89,7 +89,7 @@ def test_what_came_while_the_first_run_waited_in_vain_stays_new(scheduler: Any, 
     assert not passes(store, "run1", both)
     scheduler.send("go")
     assert not passes(store, "run1", both)
-    scheduler.clock.forward(hours=24)
+    scheduler.clock.move(hours=24)
     scheduler.send("go")
     assert passes(store, "run2", both)
 
@@ -97,7 +97,7 @@ def test_what_came_while_the_first_run_waited_in_vain_stays_new(scheduler: Any, 
 def test_a_cleared_run_counts_again_until_another_has_passed(scheduler: Any, store: Store) -> None:
     assert not passes(store, "run1")
     for run in ("run1", "run2"):
-        scheduler.clock.forward(minutes=1)
+        scheduler.clock.move(minutes=1)
         scheduler.send("go")
         assert passes(store, run)
         assert passes(store, run), "its work may not have been done"

@@ -64,12 +64,12 @@ def test_nothing_is_due_while_a_moment_is_waited_for(scheduler: ScheduledWorld, 
     intake.step()
     assert not work_is_due(scheduler.store)
 
-    scheduler.clock.forward(minutes=10)
+    scheduler.clock.move(minutes=10)
     assert work_is_due(scheduler.store)
     scheduler.work()
     assert not work_is_due(scheduler.store)
 
-    scheduler.clock.forward(hours=1)
+    scheduler.clock.move(hours=1)
     assert work_is_due(scheduler.store)
 
 
@@ -85,7 +85,7 @@ def test_a_launch_that_waits_is_due_when_its_pause_is_over(scheduler: ScheduledW
     assert rounds.step().is_idle
 
     scheduler.airflow.refusal = None
-    scheduler.clock.forward(minutes=1)
+    scheduler.clock.move(minutes=1)
     assert work_is_due(scheduler.store)
     assert len(rounds.step().launched) == 1
     assert not work_is_due(scheduler.store)

@@ -127,7 +127,7 @@ def test_a_missing_poller_is_named_for_schedules_of_tables_while_a_scheduler_run
     scheduler.work()
     assert not any("poller" in line for line in said(scheduler))
 
-    scheduler.clock.forward(minutes=6)
+    scheduler.clock.move(minutes=6)
     SignOfLife(scheduler.store, Role.SCHEDULER).beat()
     expected = (
         "No table poller is running: the last one ran at 2026-11-21 12:00:00 UTC. It runs inside the scheduler: search its "
@@ -146,11 +146,11 @@ def unreadable(scheduler: Any) -> None:
 
 
 def without_a_scheduler(scheduler: Any) -> None:
-    scheduler.clock.forward(minutes=6)
+    scheduler.clock.move(minutes=6)
 
 
 def without_a_poller(scheduler: Any) -> None:
-    scheduler.clock.forward(minutes=6)
+    scheduler.clock.move(minutes=6)
     SignOfLife(scheduler.store, Role.SCHEDULER).beat()
 
 

@@ -209,18 +209,18 @@ class TestTheOtherConstraints:
         gates.end("a")
         waits = gates.ask("b", SinceLastRun("5m"))
         assert waits.not_before == clock() + timedelta(minutes=5)
-        clock.forward(minutes=5)
+        clock.move(minutes=5)
         assert gates.state("b", SinceLastRun("5m")) is PASSED
 
     def test_max_runs_counts_who_passed_this_gate(self, gates: Gates, clock: Any) -> None:
         assert [gates.state(name, MaxRuns(2, per="1h")) for name in "abc"] == [PASSED, PASSED, WAITING]
-        clock.forward(hours=1)
+        clock.move(hours=1)
         assert gates.state("c", MaxRuns(2, per="1h")) is PASSED
 
     @pytest.mark.one_database
     def test_a_delay_counts_from_when_the_run_came(self, gates: Gates, clock: Any) -> None:
         assert gates.ask("a", Delay("10m")).not_before == clock() + timedelta(minutes=10)
-        clock.forward(minutes=10)
+        clock.move(minutes=10)
         assert gates.state("a", Delay("10m")) is PASSED
 
     @pytest.mark.one_database
@@ -255,7 +255,7 @@ class TestTheOtherConstraints:
         gates.ask("a", MaxConcurrent(1))
         both = (MaxConcurrent(1, on_unmet="skip"), Delay("10m"))
         assert gates.state("b", *both) is WAITING
-        clock.forward(minutes=10)
+        clock.move(minutes=10)
         assert gates.state("b", *both) is SKIPPED
 
 
@@ -288,7 +288,7 @@ class TestOneAfterTheOther:
                 assert sorted(states) == [PASSED, WAITING, WAITING]
                 for place in places:
                     gates.end(place.run_id)
-                clock.forward(minutes=2)
+                clock.move(minutes=2)
 
     def test_of_a_run_at_its_gate_and_a_schedule_of_its_group_one_takes_the_last_place(
         self, gates: Gates, store_url: str, clock: Any
@@ -305,10 +305,10 @@ class TestOneAfterTheOther:
                 run, report = self.together(gate.ask, Checker(yours, gates.airflow).step)
                 assert (run.state is PASSED) + len(report.reserved) == 1
                 gates.end(f"a{turn}")
-                clock.forward(minutes=2)
+                clock.move(minutes=2)
                 gates.scheduler.work()
                 gates.scheduler.end_run()
-                clock.forward(minutes=2)
+                clock.move(minutes=2)
 
     def test_a_run_that_passes_while_the_checker_asks_airflow_is_counted_by_it(
         self, gates: Gates, monkeypatch: pytest.MonkeyPatch
@@ -364,14 +364,14 @@ class TestWhatIsTold:
     def test_what_ended_long_ago_is_forgotten(self, gates: Gates, clock: Any) -> None:
         gates.ask("old")
         gates.end("old")
-        clock.forward(days=91)
+        clock.move(days=91)
         forget_old(gates.store)
         assert gates.state("new", MaxRuns(1, per="1000d")) is PASSED
 
     def test_what_a_gate_counts_stays_for_as_long_as_it_counts(self, gates: Gates, clock: Any) -> None:
         gates.ask("old", MaxRuns(1, per="1000d"))
         gates.end("old")
-        clock.forward(days=91)
+        clock.move(days=91)
         forget_old(gates.store)
         assert gates.state("new", MaxRuns(1, per="1000d")) is WAITING
 
@@ -381,14 +381,14 @@ class TestAskingAgain:
     def test_a_run_that_has_passed_has_passed_whatever_the_constraints_say_now(self, gates: Gates, clock: Any) -> None:
         window = TimeWindow("12:00", "13:00")
         gates.ask("a", window)
-        clock.forward(hours=5)
+        clock.move(hours=5)
         assert gates.state("a", window) is PASSED
 
     def test_a_run_that_had_ended_and_was_cleared_asks_anew(self, gates: Gates, clock: Any) -> None:
         gates.ask("a", MaxConcurrent(1))
         gates.end("a", "failed")
         gates.ask("b", MaxConcurrent(1))
-        clock.forward(seconds=1)
+        clock.move(seconds=1)
         assert gates.state("a", MaxConcurrent(1)) is WAITING
         gates.end("b")
         assert gates.state("a", MaxConcurrent(1)) is PASSED
@@ -398,7 +398,7 @@ class TestAskingAgain:
     ) -> None:
         gates.ask("a", MaxConcurrent(1))
         ended_at = clock()
-        clock.forward(seconds=5)
+        clock.move(seconds=5)
         gates.ask("a", MaxConcurrent(1))
         gates.scheduler.runs.ended("maintain", "a", "failed", ended_at)
         assert gates.state("b", MaxConcurrent(1)) is WAITING
@@ -407,7 +407,7 @@ class TestAskingAgain:
     def test_a_run_that_was_turned_away_asks_anew_when_it_is_cleared(self, gates: Gates, clock: Any) -> None:
         window = TimeWindow("20:00", "21:00", on_unmet="skip")
         assert gates.state("a", window) is SKIPPED
-        clock.forward(hours=8)
+        clock.move(hours=8)
         assert gates.state("a", window) is PASSED
 
     @pytest.mark.one_database
@@ -419,10 +419,10 @@ class TestAskingAgain:
         both = (TimeWindow("20:00", "21:00"), MaxConcurrent(1))
         gates.ask("a", *both)
         for _ in range(7):
-            clock.forward(hours=1)
+            clock.move(hours=1)
             assert gates.state("a", *both) is WAITING
         assert len(asked) == 1
-        clock.forward(hours=1)
+        clock.move(hours=1)
         assert (gates.state("a", *both), len(asked)) == (PASSED, 2)
 
     def test_other_constraints_in_a_new_version_of_the_dag_are_asked_at_once(self, gates: Gates) -> None:
@@ -461,7 +461,7 @@ class TestTheLine:
         limit = MaxConcurrent(1)
         for name in "abcd":
             gates.ask(name, limit)
-            clock.forward(seconds=1)
+            clock.move(seconds=1)
         assert [gates.is_due(name) for name in "bcd"] == [False, False, False]
         gates.end("a")
         assert [gates.is_due(name) for name in "bcd"] == [True, False, False]
@@ -476,9 +476,9 @@ class TestTheLine:
         gates.ask("a", MaxConcurrent(1))
         for name in "bc":
             gates.ask(name, MaxConcurrent(1))
-            clock.forward(seconds=1)
+            clock.move(seconds=1)
         assert [gates.is_due(name) for name in "bc"] == [False, False]
-        clock.forward(seconds=30)
+        clock.move(seconds=30)
         assert [gates.is_due(name) for name in "bc"] == [True, False]
 
     @pytest.mark.one_database
@@ -489,16 +489,16 @@ class TestTheLine:
         assert (gates.is_due("b"), gates.is_due("c")) == (False, False)
         gates.end("a")
         assert (gates.is_due("b"), gates.is_due("c")) == (False, True)
-        clock.forward(hours=8)
+        clock.move(hours=8)
         assert gates.is_due("b")
 
     def test_whoever_is_gone_is_not_waited_for(self, gates: Gates, clock: Any) -> None:
         gates.ask("a", MaxConcurrent(1))
         gates.ask("gone", MaxConcurrent(1))
-        clock.forward(seconds=1)
+        clock.move(seconds=1)
         gates.ask("c", MaxConcurrent(1))
         for _ in range(6):
-            clock.forward(seconds=30)
+            clock.move(seconds=30)
             is_due = gates.is_due("c")
         assert is_due
 
@@ -517,13 +517,13 @@ class TestOneQueue:
 
     def wait_at_gate(self, gates: Gates, run_id: str, **arguments: Any) -> None:
         assert gates.state(run_id, self.GROUP, **arguments) is WAITING
-        gates.store.clock.forward(seconds=1)
+        gates.store.clock.move(seconds=1)
 
     @staticmethod
     def wait_as_schedule(gates: Gates) -> None:
         gates.scheduler.send("go")
         gates.scheduler.work()
-        gates.store.clock.forward(seconds=1)
+        gates.store.clock.move(seconds=1)
 
     @staticmethod
     def schedule_is_due(gates: Gates) -> bool:
@@ -554,7 +554,7 @@ class TestOneQueue:
     def test_a_task_that_died_at_its_gate_leaves_no_ghost_in_the_queue(self, held: Gates, clock: Any) -> None:
         self.wait_at_gate(held, "dead")
         self.wait_as_schedule(held)
-        clock.forward(minutes=3)
+        clock.move(minutes=3)
         held.scheduler.work()
         held.end("a")
         assert self.schedule_is_due(held)
@@ -597,12 +597,12 @@ class TestOneQueue:
         self.wait_at_gate(held, "b")
         held.end("a")
         assert held.is_due("b")
-        clock.forward(seconds=1)
+        clock.move(seconds=1)
         monkeypatch.setattr(held.airflow, "dag_runs", lambda known: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             held.ask("b", self.GROUP)
         assert not held.is_due("b")
-        clock.forward(seconds=30)
+        clock.move(seconds=30)
         assert held.is_due("b")
 
     @pytest.mark.one_database
@@ -611,18 +611,18 @@ class TestOneQueue:
     ) -> None:
         two = MaxConcurrent(2, group="g")
         assert [gates.state(run_id, two) for run_id in "abcd"] == [PASSED, PASSED, WAITING, WAITING]
-        clock.forward(seconds=1)
+        clock.move(seconds=1)
         gates.end("a")
         gates.end("b")
         assert [gates.is_due(run_id) for run_id in "cd"] == [True, True]
-        clock.forward(seconds=1)
+        clock.move(seconds=1)
         with monkeypatch.context() as outage:
             outage.setattr(gates.airflow, "dag_runs", lambda known: 1 / 0)
             for run_id in "cd":
                 with pytest.raises(ZeroDivisionError):
                     gates.ask(run_id, two)
         assert [gates.is_due(run_id) for run_id in "cd"] == [False, False]
-        clock.forward(seconds=30)
+        clock.move(seconds=30)
         assert [gates.is_due(run_id) for run_id in "cd"] == [True, True]
 
 
@@ -678,7 +678,7 @@ class TestCrashes:
             assert gates.state(first, limit) is PASSED
             for run_id in (second, third):
                 gates.ask(run_id, limit)
-                clock.forward(seconds=1)
+                clock.move(seconds=1)
             gates.end(first)
             assert (gates.is_due(second), gates.is_due(third)) == (True, False)
             died = self.ask_and_die(gates, second, number, limit, TimeWindow("00:00", "00:01", on_unmet="skip"))

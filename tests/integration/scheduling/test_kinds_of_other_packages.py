@@ -215,12 +215,12 @@ def test_a_trigger_that_fails_to_evaluate_keeps_no_other_schedule_from_starting(
 
     with monkeypatch.context() as faulty:
         faulty.setattr(installed.Readings, "evaluate", fail)
-        scheduler.clock.forward(minutes=1)
+        scheduler.clock.move(minutes=1)
         whole.step()
         assert [launch.schedule for launch in scheduler.started] == ["ours"]
         (waiting,) = scheduler.pending("theirs")
         assert "no sensor network" in waiting.reasons[0].text
-    scheduler.clock.forward(minutes=10)
+    scheduler.clock.move(minutes=10)
     whole.step()
     assert [launch.schedule for launch in scheduler.started] == ["ours", "theirs"]
 

@@ -38,7 +38,7 @@ def test_an_event_that_arrives_after_the_expiry_starts_a_run_of_its_own(schedule
     declare(scheduler)
     scheduler.send("go")
     scheduler.work()
-    scheduler.clock.forward(hours=2)  # no scheduler is running
+    scheduler.clock.move(hours=2)  # no scheduler is running
     scheduler.send("go", 2)
     scheduler.work()
 
@@ -53,9 +53,9 @@ def test_an_event_that_arrives_at_the_very_end_of_the_timeout_is_late_and_one_be
     declare(scheduler)
     scheduler.send("go")
     scheduler.work()
-    scheduler.clock.forward(minutes=59, seconds=59)
+    scheduler.clock.move(minutes=59, seconds=59)
     scheduler.send("go")
-    scheduler.clock.forward(seconds=1)
+    scheduler.clock.move(seconds=1)
     scheduler.send("go")
     scheduler.work()
 
@@ -68,7 +68,7 @@ def test_a_run_that_expired_before_anybody_read_it_gives_back_what_came_later(sc
     declare(scheduler)
     for _ in range(3):
         scheduler.send("go")
-        scheduler.clock.forward(minutes=61)
+        scheduler.clock.move(minutes=61)
     for _ in range(4):  # each expired run leaves the next one
         scheduler.work()
 
@@ -81,7 +81,7 @@ def test_late_events_count_on_towards_the_next_run(scheduler: Any) -> None:
     declare(scheduler, CustomEvents("go", 3))
     scheduler.send("go", 3)
     scheduler.work()
-    scheduler.clock.forward(hours=2)
+    scheduler.clock.move(hours=2)
     scheduler.send("go", 2)
     scheduler.work()
     scheduler.airflow.pools["spark"] = 1
@@ -105,7 +105,7 @@ def test_a_run_that_the_timeout_launches_takes_late_events_with_it(scheduler: An
     declare(scheduler, timeout=Timeout("1h", then="launch"))
     scheduler.send("go")
     scheduler.work()
-    scheduler.clock.forward(hours=2)
+    scheduler.clock.move(hours=2)
     scheduler.send("go")
     scheduler.work()
     assert counts(scheduler) == [2]
@@ -115,9 +115,9 @@ def test_a_run_that_the_timeout_launches_takes_late_events_with_it(scheduler: An
 def test_an_event_that_is_recorded_long_after_it_happened_waits_for_one_timeout(scheduler: Any, recorded_in_time: int) -> None:
     """After an outage of the poller or of a sender, an event may be older than the timeout when it is recorded."""
     declare(scheduler, CustomEvents("go", recorded_in_time + 1))
-    scheduler.clock.forward(days=1)
+    scheduler.clock.move(days=1)
     scheduler.send("go", recorded_in_time)
-    scheduler.clock.forward(days=2)
+    scheduler.clock.move(days=2)
     scheduler.log.publish([Event(custom_key("go"), scheduler.clock() - timedelta(days=2))])
     for _ in range(3):
         scheduler.work()
@@ -142,7 +142,7 @@ def test_schedulers_at_once_lose_no_event_between_an_expired_run_and_the_next(st
         while scheduler.store.read(lambda conn: conn.execute(EXPIRED).scalar_one()) < EXPIRED_RUNS:
             scheduler.send("go")
             sent += 1
-            scheduler.clock.forward(minutes=7)
+            scheduler.clock.move(minutes=7)
     scheduler.work()
 
     query = sa.select(pending_events.c.event_id, events.c.recorded_at, pending_jobs.c.state, pending_jobs.c.expires_at)

@@ -62,7 +62,7 @@ def test_one_batch_begins_what_is_missing_joins_what_waits_and_wakes_what_sleeps
     scheduler.work()
     scheduler.declare("late", GO, Delay("1h"))
     (before,) = scheduler.pending("waits")
-    scheduler.clock.forward(minutes=1)
+    scheduler.clock.move(minutes=1)
     scheduler.send("go", 2)
     scheduler.send("early")
 
@@ -87,7 +87,7 @@ def test_many_events_for_many_schedules_are_a_few_statements(scheduler: Schedule
             scheduler.send(f"e{number}", 2)
         assert sent_while(scheduler.store, scheduler.subscriber.step) < 15
         assert sent_while(scheduler.store, intake.step) < 15, "and so is counting them"
-        scheduler.clock.forward(minutes=1)
+        scheduler.clock.move(minutes=1)
     assert {job.reasons[0].text for number in range(MANY) for job in scheduler.pending(f"s{number}")} == {
         f"4 of 9 events named e{number}" for number in range(MANY)
     }
@@ -100,7 +100,7 @@ def test_a_job_that_is_sent_off_while_the_subscriber_waits_for_it_gets_nothing_a
     declared = scheduler.declare("bursty", GO | Every("4h"))
     scheduler.send("go")
     scheduler.subscriber.step()
-    scheduler.clock.forward(hours=4)
+    scheduler.clock.move(hours=4)
     scheduler.clocks.step()
     (job,) = scheduler.pending("bursty")
     held, go_on = threading.Event(), threading.Event()

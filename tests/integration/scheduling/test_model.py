@@ -121,7 +121,7 @@ def take(scheduler: Any, model: Model, step: str) -> None:
             scheduler.work()
             model.work()
         case "wait":
-            scheduler.clock.forward(minutes=5)
+            scheduler.clock.move(minutes=5)
             model.minutes += 5
         case "suspend" if model.enabled:
             scheduler.schedules.suspend("one")
@@ -135,12 +135,12 @@ def take(scheduler: Any, model: Model, step: str) -> None:
         case "pause" | "unpause":
             model.paused = step == "pause"
             scheduler.airflow.refusal = NotStarted("the DAG is paused") if model.paused else None
-            scheduler.clock.forward(minutes=5)  # longer than the pause after a launch that did not work
+            scheduler.clock.move(minutes=5)  # longer than the pause after a launch that did not work
             model.minutes += 5
         case "fill" | "drain":
             model.full = step == "fill"
             scheduler.airflow.pools["spark"] = 0 if model.full else SLOTS
-            scheduler.clock.forward(minutes=5)  # longer than the pause after a look at a full pool
+            scheduler.clock.move(minutes=5)  # longer than the pause after a look at a full pool
             model.minutes += 5
 
 
@@ -217,7 +217,7 @@ def walk_deadlines(scheduler: Any, sequence: list[str]) -> None:
             match step:
                 case "wait" | "sleep":
                     minutes = 20 if step == "wait" else 400
-                    scheduler.clock.forward(minutes=minutes)
+                    scheduler.clock.move(minutes=minutes)
                     model.minutes += minutes
                 case "work":
                     scheduler.work()

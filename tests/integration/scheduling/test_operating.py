@@ -102,10 +102,10 @@ def test_what_waits_goes_on_waiting_when_the_schedule_is_run_now(scheduler: Any,
 
 def test_a_run_that_was_asked_for_begins_the_period_anew(scheduler: Any, asked: Schedules) -> None:
     asked.create(make(trigger=Every("4h")))
-    scheduler.clock.forward(hours=3)
+    scheduler.clock.move(hours=3)
     run_now(asked, "nightly")
     scheduler.work()
-    scheduler.clock.forward(hours=2)
+    scheduler.clock.move(hours=2)
     scheduler.work()
 
     assert len(scheduler.started) == 1

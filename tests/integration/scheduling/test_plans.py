@@ -56,7 +56,7 @@ def filled(scheduler: Any) -> Any:
 def test_a_round_costs_what_is_due_and_not_what_waits(filled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     monkeypatch.setattr(TimeWindow, "evaluate", lambda self, _context: asked.append(self))
-    filled.clock.forward(hours=9, minutes=59)
+    filled.clock.move(hours=9, minutes=59)
 
     def idle() -> None:
         assert filled.work().evaluated == 0

@@ -110,7 +110,7 @@ def test_a_table_is_read_for_its_changes_as_for_its_arrivals(scheduler: Any, pol
 
     lake.load().create_table(("web", "gone"), rows().schema)
     look_again(scheduler, poller)
-    scheduler.clock.forward(minutes=5)
+    scheduler.clock.move(minutes=5)
     assert read_table_lag(scheduler.store) > timedelta(minutes=4)
     assert explain(scheduler.schedules, "changed").trigger.problem is None
 
@@ -185,7 +185,7 @@ def test_of_more_tables_than_one_step_reads_the_one_that_waited_longest_comes_fi
     read: list[str] = []
     poller = Poller(store, catalog_name="lake", broker=Broker(lake.load), every=timedelta(0))
     for _ in range(6):
-        scheduler.clock.forward(seconds=1)
+        scheduler.clock.move(seconds=1)
         poller.step()
         query = sa.select(table_places.c.table_key).where(table_places.c.read_at == scheduler.clock())
         read += store.read(lambda conn, query=query: conn.execute(query).scalars().all())
@@ -293,7 +293,7 @@ def test_a_round_without_changes_costs_the_same_for_any_number_of_tables(
     poller = Poller(store, catalog_name="lake", broker=Broker(lake.load))
     poller.step()
 
-    scheduler.clock.forward(seconds=11)
+    scheduler.clock.move(seconds=11)
     with counted_reads() as reads:
         assert poller.step().tables == number
     assert (len(reads.of_catalog), len(reads.of_store), reads.transactions, reads.metadata) == (1, 2, 0, []), (
@@ -301,7 +301,7 @@ def test_a_round_without_changes_costs_the_same_for_any_number_of_tables(
     )
 
     tables[0].append(rows())
-    scheduler.clock.forward(seconds=11)
+    scheduler.clock.move(seconds=11)
     with counted_reads() as reads:
         assert poller.step().events == 1
     assert reads.metadata == [tables[0].metadata_location]
@@ -314,7 +314,7 @@ def test_another_poller_does_not_read_again_what_one_has_read(
     listen(scheduler)
     views.append(rows())
     assert poller.step().events == 1
-    scheduler.clock.forward(seconds=11)
+    scheduler.clock.move(seconds=11)
     with counted_reads() as reads:
         restarted = Poller(store, catalog_name="lake", broker=Broker(lake.load)).step()
     assert (restarted.tables, restarted.events, reads.metadata) == (1, 0, [])
@@ -356,17 +356,17 @@ def test_a_quiet_table_is_read_less_often_until_it_changes(scheduler: Any, polle
     def rounds_within(seconds: int) -> int:
         found = 0
         for _ in range(seconds // 10):
-            scheduler.clock.forward(seconds=10)
+            scheduler.clock.move(seconds=10)
             found += poller.step().tables
         return found
 
     assert rounds_within(120) == 12
-    scheduler.clock.forward(hours=1)
+    scheduler.clock.move(hours=1)
     poller.step()
     assert rounds_within(120) == 2
 
     views.append(rows())
-    scheduler.clock.forward(minutes=1)
+    scheduler.clock.move(minutes=1)
     assert poller.step().events == 1
 
 
@@ -376,9 +376,9 @@ def test_a_quiet_table_is_due_at_once_when_one_of_its_schedules_is_changed(
     """Until it is read, a commit of a slow writer may look older than the change, and would not count."""
     views.append(rows())
     listen(scheduler)
-    scheduler.clock.forward(hours=3)
+    scheduler.clock.move(hours=3)
     assert poller.step().tables == 1
-    scheduler.clock.forward(seconds=11)
+    scheduler.clock.move(seconds=11)
     assert poller.step().tables == 0
 
     scheduler.change("counted")
@@ -394,9 +394,9 @@ def test_the_lag_is_how_long_the_most_overdue_table_has_been_due(
     scheduler.declare("ghost", CommitsAdded("web.gone"))
     poller.step()
     assert read_table_lag(store) == timedelta(0)
-    scheduler.clock.forward(seconds=9)
+    scheduler.clock.move(seconds=9)
     assert read_table_lag(store) == timedelta(0), "they are not due"
-    scheduler.clock.forward(minutes=5)
+    scheduler.clock.move(minutes=5)
     assert read_table_lag(store) == timedelta(minutes=4, seconds=59), "a table that does not exist is not overdue"
     poller.step()
     assert read_table_lag(store) == timedelta(0)
@@ -431,7 +431,7 @@ def test_an_outage_of_a_rest_catalog_is_one_error_and_one_transaction_however_ma
         poller = Poller(store, catalog_name="lake", broker=Broker(CatalogConfig.rest("lake", rest.url).load))
         assert (poller.step().tables, poller.step().tables) == (3, 0)
 
-        scheduler.clock.forward(seconds=11)
+        scheduler.clock.move(seconds=11)
         rest.answer = "outage"
         with counted_reads() as reads, pytest.raises(CatalogUnreachable):
             poller.step()
@@ -440,6 +440,6 @@ def test_an_outage_of_a_rest_catalog_is_one_error_and_one_transaction_however_ma
         assert poller.step().tables == 0, "it is asked again after the period"
 
         rest.answer = "well"
-        scheduler.clock.forward(seconds=11)
+        scheduler.clock.move(seconds=11)
         assert poller.step().problems == {}
         assert not any("cannot be reached" in str(explain(scheduler.schedules, name).sentences()) for name in ("a", "b", "c"))

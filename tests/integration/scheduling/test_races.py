@@ -125,7 +125,7 @@ def test_two_schedules_of_one_dag_checked_at_the_same_moment_are_one_run(
     with crew_of(store_url, clock) as crew:
         checkers = [Checker(crew.store(), scheduler.airflow) for _ in range(3)]
         for turn in range(TURNS):
-            clock.forward(minutes=10)
+            clock.move(minutes=10)
             scheduler.send("go")
             scheduler.subscriber.step()
             reports = crew.together(*(checker.step for checker in checkers))

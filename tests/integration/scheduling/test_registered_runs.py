@@ -217,7 +217,7 @@ def test_registering_twice_is_refused_and_changes_nothing(runs: RegisteredRuns) 
 def test_an_upsert_registers_changes_or_leaves_alone(runs: RegisteredRuns, scheduler: Any) -> None:
     first, registered = runs.upsert(make(**DAILY, conf={"flag": 1}))
     generation = scheduler.schedules.get("features").generation
-    scheduler.clock.forward(minutes=1)
+    scheduler.clock.move(minutes=1)
     same, unchanged = runs.upsert(make(**DAILY, conf={"flag": 1}))
     assert (registered, unchanged) == (Became.REGISTERED, Became.UNCHANGED)
     assert same == first

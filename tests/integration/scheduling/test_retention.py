@@ -36,7 +36,7 @@ def test_old_events_and_ended_jobs_are_forgotten(scheduler: Any) -> None:
     scheduler.work()
     scheduler.end_run()
     scheduler.work()
-    scheduler.clock.forward(days=91)
+    scheduler.clock.move(days=91)
 
     assert forget_old(scheduler.store) > 0
     assert EventLog(scheduler.store).latest() == []
@@ -52,7 +52,7 @@ def test_a_schedule_whose_dag_is_gone_stays_until_the_dag_has_been_missing_for_t
     scheduler.airflow.gone = {"gone", "away"}
 
     def deleted_after(**period: float) -> list[str]:
-        scheduler.clock.forward(**period)
+        scheduler.clock.move(**period)
         not_checked = delete_without_dag(scheduler.schedules, older_than=KEEP)
         check.step()
         planned = delete_without_dag(scheduler.schedules, older_than=KEEP, dry_run=True)
@@ -73,7 +73,7 @@ def test_events_of_a_job_that_still_waits_stay_however_old_they_are(scheduler: A
     scheduler.schedules.create(Schedule("slow", dag_id="maintain", trigger=PartitionsAdded("web.page_views", 2), enabled=True))
     scheduler.arrive()
     scheduler.work()
-    scheduler.clock.forward(days=400)
+    scheduler.clock.move(days=400)
     forget_old(scheduler.store)
     scheduler.arrive()
     scheduler.work()
@@ -85,7 +85,7 @@ def test_events_of_a_job_that_still_waits_stay_however_old_they_are(scheduler: A
 def test_events_that_nobody_has_looked_at_stay(scheduler: Any) -> None:
     scheduler.schedules.create(Schedule("late", dag_id="maintain", trigger=PartitionsAdded("web.page_views"), enabled=True))
     scheduler.arrive()
-    scheduler.clock.forward(days=91)
+    scheduler.clock.move(days=91)
     forget_old(scheduler.store)
     scheduler.work()
 
@@ -96,11 +96,11 @@ def test_a_job_that_never_gets_enough_keeps_its_own_events_and_no_others(schedul
     scheduler.declare("slow", PartitionsAdded("web.rare", 5))
     scheduler.arrive("web.rare")
     scheduler.work()
-    scheduler.clock.forward(days=2)
+    scheduler.clock.move(days=2)
     for _ in range(3):
         scheduler.arrive("web.busy")
     scheduler.work()
-    scheduler.clock.forward(days=400)
+    scheduler.clock.move(days=400)
 
     assert forget_old(scheduler.store) >= 3
     assert [recorded.event.key for recorded in EventLog(scheduler.store).latest()] == ["table:lake.web.rare"]
@@ -113,7 +113,7 @@ def test_everything_that_is_old_goes_in_one_call(scheduler: Any) -> None:
         scheduler.work()
     scheduler.send("unheard", 5)
     scheduler.work()
-    scheduler.clock.forward(days=91)
+    scheduler.clock.move(days=91)
 
     forget_old(scheduler.store, batch_size=2)
     assert EventLog(scheduler.store).latest() == []
@@ -126,7 +126,7 @@ def test_launches_stay_for_as_long_as_they_are_counted(scheduler: Any) -> None:
     scheduler.send("go")
     scheduler.work()
     scheduler.end_run()
-    scheduler.clock.forward(days=100)
+    scheduler.clock.move(days=100)
     forget_old(scheduler.store)
     scheduler.send("go")
     scheduler.work()
@@ -174,7 +174,7 @@ def test_what_is_old_is_found_by_an_index_however_much_is_young(scheduler: Any) 
         scheduler.work()
         scheduler.end_run()
         scheduler.work()
-    scheduler.clock.forward(days=91)
+    scheduler.clock.move(days=91)
     for _ in range(2):
         scheduler.send("go")
         scheduler.work()
@@ -208,7 +208,7 @@ def test_no_period_is_so_short_that_an_event_which_comes_again_would_count_twice
     scheduler.declare("each", CustomEvents("go"))
     scheduler.send("go")
     scheduler.work()
-    scheduler.clock.forward(days=89)
+    scheduler.clock.move(days=89)
     Pruner(scheduler.store, retained(scheduler.store), older_than=timedelta(days=7)).run()
 
     assert len(EventLog(scheduler.store).latest()) == 1
@@ -221,7 +221,7 @@ def test_a_kill_at_any_statement_leaves_no_event_of_a_job_without_its_job(schedu
     for _ in range(4):
         scheduler.send("go", 2)
         scheduler.work()
-    scheduler.clock.forward(days=91)
+    scheduler.clock.move(days=91)
     place = 0
     while count_of(scheduler, pending_jobs):
         place += 1

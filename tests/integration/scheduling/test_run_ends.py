@@ -49,7 +49,7 @@ def tell(scheduler: Any, run_id: str, end: EndedRun, dag_id: str = "a") -> bool:
 
 
 def look(scheduler: Any, ends: RunEnds) -> int:
-    scheduler.clock.forward(minutes=1)
+    scheduler.clock.move(minutes=1)
     found = ends.step()
     scheduler.work()
     return found
@@ -95,7 +95,7 @@ def test_a_run_that_was_cleared_ends_twice(scheduler: Any, ends: RunEnds) -> Non
     scheduler.declare("after_two", RunsSucceeded("a", 2))
     end_of(scheduler, "manual__1")
     look(scheduler, ends)
-    scheduler.clock.forward(minutes=30)
+    scheduler.clock.move(minutes=30)
     end_of(scheduler, "manual__1")
     assert look(scheduler, ends) == 1
     assert len(scheduler.started) == 1
@@ -129,7 +129,7 @@ class TestARunThatIsMarkedByHand:
         scheduler.work()
         assert [launch.schedule for launch in scheduler.started] == ["after_failure"]
 
-        scheduler.clock.forward(days=3)
+        scheduler.clock.move(days=3)
         marked = self.mark(scheduler, "manual__1", failed, "success")
         assert tell(scheduler, "manual__1", marked)
         assert tell(scheduler, "manual__1", marked) is False
@@ -157,7 +157,7 @@ class TestARunThatIsMarkedByHand:
         tell(scheduler, "manual__1", self.mark(scheduler, "manual__1", failed, "success"))
         for _ in range(2):
             assert scheduler.started == []
-            scheduler.clock.forward(minutes=30)
+            scheduler.clock.move(minutes=30)
             end_of(scheduler, "manual__1")
             assert look(scheduler, ends) == 1
         assert len(scheduler.started) == 1
@@ -246,7 +246,7 @@ def test_a_triggerer_sees_that_nobody_has_looked_for_a_while(scheduler: Any, end
     scheduler.declare("after", RunsSucceeded("a"))
     ends.step()
     assert not ends_are_due(scheduler.store)
-    scheduler.clock.forward(minutes=7)
+    scheduler.clock.move(minutes=7)
     assert ends_are_due(scheduler.store)
     ends.step()
     assert not ends_are_due(scheduler.store)
@@ -268,7 +268,7 @@ def test_an_airflow_that_does_not_answer_is_asked_again_and_keeps_no_round_from_
     scheduler.send("go")
     assert len(rounds.step().launched) == 1
     scheduler.airflow.ended_runs = really
-    scheduler.clock.forward(minutes=1)
+    scheduler.clock.move(minutes=1)
     assert len(rounds.step().launched) == 1
 
 
@@ -280,11 +280,11 @@ class TestRunsThatSchedulesStarted:
         run_id = scheduler.started[0].run_id
         scheduler.airflow.running.clear()
         scheduler.airflow.ended[run_id] = EndedRun("failed", scheduler.clock())
-        scheduler.clock.forward(minutes=5)
+        scheduler.clock.move(minutes=5)
         ends.step()
         (run,) = read_runs(scheduler.store, "free")
         assert run.state == "failed"
-        scheduler.clock.forward(days=91)
+        scheduler.clock.move(days=91)
         forget_old(scheduler.store)
         ends.step()
         assert read_runs(scheduler.store, "free") == []
@@ -378,7 +378,7 @@ class TestWhereAirflowOnlyCounts:
     @pytest.mark.one_database
     def test_what_ended_while_no_scheduler_was_there_is_searched_for(self, scheduler: Any, airflow: CountingAirflow) -> None:
         scheduler.declare("after", RunsSucceeded("a"))
-        scheduler.clock.forward(hours=3)
+        scheduler.clock.move(hours=3)
         self.end(scheduler, airflow, "r1", told=False)
         counted = RunEnds(scheduler.store, airflow)
         assert sum(look(scheduler, counted) for _ in range(6)) == 1

@@ -30,6 +30,7 @@ import pytest
 import schedule_process
 import sqlalchemy as sa
 from bounded import started
+from clocks import ShiftedClock
 from effort import rounds, seed
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -57,7 +58,7 @@ from airflow_snowpack.scheduling import (
     send_event,
 )
 from airflow_snowpack.scheduling.triggers.trigger import clock_key, custom_key, run_key, table_key
-from airflow_snowpack.store import Actor, Store, open_store, utc_now
+from airflow_snowpack.store import Actor, Store, open_store
 from airflow_snowpack.store.tables.schedules import events, launches, pending_events, pending_jobs, schedule_history
 
 if TYPE_CHECKING:
@@ -97,19 +98,10 @@ DECLARED = {
 SURE_TO_START = {f"dag_{name}" for name in DECLARED} - {"dag_after"}
 
 
-class AheadClock:
-    """The machine's clock, so far ahead."""
-
-    ahead = timedelta(0)
-
-    def __call__(self) -> datetime:
-        return utc_now() + self.ahead
-
-
 class World:
     """What happens while the scheduler's processes are killed."""
 
-    def __init__(self, store: Store, clock: AheadClock, airflow: TinyAirflow, views: Table) -> None:
+    def __init__(self, store: Store, clock: ShiftedClock, airflow: TinyAirflow, views: Table) -> None:
         self.store, self.clock, self.airflow, self.chance = store, clock, airflow, random.Random(SEED)
         self.wanted = self.snapshots = 0
         self._turns = cycle(self.chance.sample(PARTS, len(PARTS)))
@@ -172,7 +164,7 @@ def fleet(url: str, airflow: TinyAirflow, lake: Path) -> Iterator[Callable[[dict
 
 @pytest.fixture
 def world(store_url: str, tmp_path: Path) -> Iterator[World]:
-    catalog, clock = CatalogConfig.embedded(tmp_path / "lake").load(), AheadClock()
+    catalog, clock = CatalogConfig.embedded(tmp_path / "lake").load(), ShiftedClock()
     catalog.create_namespace("db")
     columns = Schema(NestedField(1, "part", LongType()))
     by_part = PartitionSpec(PartitionField(source_id=1, field_id=1000, transform=IdentityTransform(), name="part"))

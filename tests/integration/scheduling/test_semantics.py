@@ -59,7 +59,7 @@ class TestAbsorbing:
         for _ in range(7):
             scheduler.send("go")
             scheduler.work()
-            scheduler.clock.forward(minutes=1)
+            scheduler.clock.move(minutes=1)
         scheduler.go_on(minutes=3)
         assert [counted(scheduler)] == [7]
         assert len(scheduler.started[0].conf["snowpack"]["events"]) == 7
@@ -189,7 +189,7 @@ class TestConstraints:
         scheduler.declare("two", CustomEvents("go", 2))
         scheduler.send("go")
         scheduler.work()
-        scheduler.clock.forward(days=30)
+        scheduler.clock.move(days=30)
         scheduler.send("go")
         scheduler.work()
         assert len(scheduler.started) == 1
@@ -211,7 +211,7 @@ class TestNothingIsAskedBeforeItsTime:
         scheduler.declare("nightly", GO, TimeWindow("22:00", "06:00"), MaxConcurrent(1))
         scheduler.send("go")
         for _ in range(9 * 60 + 59):
-            scheduler.clock.forward(minutes=1)
+            scheduler.clock.move(minutes=1)
             scheduler.subscriber.step()
             scheduler.checker.step()
         assert asked == [datetime(2026, 11, 21, 12, 1, tzinfo=UTC)]
@@ -249,7 +249,7 @@ class TestStandingOfASchedule:
         if change != "create":
             scheduler.schedules.create(declared)
         scheduler.send("go")
-        scheduler.clock.forward(seconds=1)
+        scheduler.clock.move(seconds=1)
         changed = replace(declared, constraints=(SinceLastRun("1s"),)) if change == "update" else declared
         getattr(scheduler.schedules, change)("one" if change == "resume" else changed)
         scheduler.work()
@@ -260,7 +260,7 @@ class TestStandingOfASchedule:
 
     def test_what_happened_before_and_was_found_out_later_does_not_count(self, scheduler: Any) -> None:
         before = scheduler.clock()
-        scheduler.clock.forward(minutes=1)
+        scheduler.clock.move(minutes=1)
         scheduler.declare("one", GO)
         scheduler.log.publish([Event(custom_key("go"), before)])
         scheduler.work()
@@ -285,7 +285,7 @@ class TestLaunching:
         scheduler.work()
         tries = []
         for _ in range(5 * 60):
-            scheduler.clock.forward(minutes=1)
+            scheduler.clock.move(minutes=1)
             if scheduler.launcher.step().waiting:
                 tries.append(scheduler.clock())
         pauses = {later - sooner for sooner, later in pairwise(tries[6:])}
@@ -341,10 +341,10 @@ class TestClocks:
     def after_an_outage(self, scheduler: Any, policy: str) -> list[int]:
         """How many ticks each run was told of."""
         scheduler.declare("hourly", Cron("0 * * * *"), missed=policy)
-        scheduler.clock.forward(hours=3, minutes=30)
+        scheduler.clock.move(hours=3, minutes=30)
         for _ in range(20):
             scheduler.work()
-            scheduler.clock.forward(seconds=5)
+            scheduler.clock.move(seconds=5)
         return [len(launch.conf["snowpack"]["events"][0]["detail"]["ticks"]) for launch in scheduler.started]
 
     def missed(self, scheduler: Any) -> list[tuple[str, int]]:
@@ -377,7 +377,7 @@ class TestClocks:
     def test_each_missed_tick_is_a_run_even_while_one_of_them_waits(self, scheduler: Any) -> None:
         """The delay of each counts from its own moment: 13:00, 14:00 and 15:00."""
         scheduler.declare("hourly", Cron("0 * * * *"), Delay("2h10m"), missed="all")
-        scheduler.clock.forward(hours=3, minutes=30)
+        scheduler.clock.move(hours=3, minutes=30)
         for runs, minutes in ((1, 39), (2, 60)):
             for _ in range(minutes):
                 scheduler.go_on(minutes=1)
@@ -392,7 +392,7 @@ class TestClocks:
         scheduler.declare("hourly", combine(Cron("0 * * * *"), PartitionsAdded("web.page_views", 2)), missed="all")
         scheduler.arrive()
         scheduler.subscriber.step()
-        scheduler.clock.forward(hours=3, minutes=30)
+        scheduler.clock.move(hours=3, minutes=30)
         for _ in range(20):
             scheduler.go_on(seconds=5)
         if combine is operator.or_:

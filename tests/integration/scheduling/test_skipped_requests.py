@@ -49,7 +49,7 @@ def test_what_an_unmet_alternative_had_counted_survives_a_skip(scheduler: Any) -
     scheduler.work()
     assert (skipped(scheduler, "either"), scheduler.started) == (1, [])
     assert explain(scheduler.schedules, "either").trigger.parts[1].have == 2
-    scheduler.clock.forward(hours=6)
+    scheduler.clock.move(hours=6)
     scheduler.send("b")
     scheduler.work()
     assert event_keys(scheduler) == ["event:b"] * 3, "the run names the events from before the skip, and not those that it ended"
@@ -60,7 +60,7 @@ def test_what_satisfied_the_skipped_request_is_used_up(scheduler: Any) -> None:
     for name in ("a", "c", "b"):
         scheduler.send(name)
     scheduler.work()
-    scheduler.clock.forward(hours=6)
+    scheduler.clock.move(hours=6)
     scheduler.send("a")
     scheduler.work()
     assert scheduler.started == []
@@ -79,7 +79,7 @@ def test_partitions_that_were_counted_before_a_skip_count_once_after_it(schedule
     scheduler.arrive(partitions=2)
     scheduler.send("a")
     scheduler.work()
-    scheduler.clock.forward(hours=6)
+    scheduler.clock.move(hours=6)
     scheduler.work()
     assert scheduler.started == []
     scheduler.arrive()
@@ -118,7 +118,7 @@ def test_what_an_unmet_alternative_had_counted_survives_a_timeout(scheduler: Any
     scheduler.send("b", 2)
     scheduler.send("a")
     scheduler.work()
-    scheduler.clock.forward(hours=1)
+    scheduler.clock.move(hours=1)
     if with_late:
         scheduler.send("c")
         scheduler.send("b")
@@ -135,7 +135,7 @@ def test_a_skip_after_the_expiry_keeps_the_events_that_arrived_since(scheduler: 
     scheduler.declare("one", A, TimeWindow("14:00", "15:00", on_unmet="skip"), Delay("30m"), timeout=Timeout("1h"))
     scheduler.send("a")
     scheduler.subscriber.step()
-    scheduler.clock.forward(hours=1, minutes=45)
+    scheduler.clock.move(hours=1, minutes=45)
     scheduler.send("a")
     scheduler.work()
     assert (skipped(scheduler, "one"), scheduler.history("one").count("timed_out")) == (0, 1)
@@ -169,7 +169,7 @@ def test_events_that_arrive_while_a_request_is_skipped_join_the_progress_that_it
         assert len(scheduler.checker.step().discarded) == 1
         assert skip_committed.is_set()
         assert taking[0].result(PATIENCE_S) == 1
-    scheduler.clock.forward(hours=6)
+    scheduler.clock.move(hours=6)
     scheduler.send("b")
     scheduler.work()
     assert event_keys(scheduler) == ["event:b"] * 3

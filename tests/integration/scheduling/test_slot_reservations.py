@@ -194,10 +194,10 @@ def test_an_older_look_at_the_pool_does_not_give_away_what_a_newer_one_has_seen_
     def slowly(pools: Any) -> Any:
         told = dict(asked(pools))
         scheduler.airflow.free_slots = asked
-        scheduler.clock.forward(seconds=1)
+        scheduler.clock.move(seconds=1)
         scheduler.work()  # the other scheduler
         show(scheduler, "spark", slots=1)
-        scheduler.clock.forward(seconds=40)
+        scheduler.clock.move(seconds=40)
         scheduler.checker.step()
         return told
 

@@ -46,7 +46,7 @@ def test_a_request_to_airflow_that_hangs_delays_neither_other_runs_nor_the_intak
     for dag_id in ("stuck", "well"):
         scheduler.declare(dag_id, GO, MaxConcurrent(1), PoolSlots(dag_id), dag_id=dag_id)
         scheduler.declare(f"{dag_id}_later", LATER, dag_id=f"{dag_id}_later")
-    scheduler.clock.forward(minutes=2)  # the ends of runs are due to be searched
+    scheduler.clock.move(minutes=2)  # the ends of runs are due to be searched
     scheduler.send("go")
     needed = {"well"} if airflow.hangs != "ended_runs" else {"well", "stuck"}
     until(running.step, lambda: needed <= set(airflow.started))
@@ -55,7 +55,7 @@ def test_a_request_to_airflow_that_hangs_delays_neither_other_runs_nor_the_intak
     assert ("stuck" in airflow.started) == (airflow.hangs == "ended_runs")
 
     airflow.released.set()
-    scheduler.clock.forward(minutes=2)
+    scheduler.clock.move(minutes=2)
     until(running.step, lambda: "stuck" in airflow.started)
     assert sorted(airflow.started) == ["stuck", "stuck_later", "well", "well_later"], "each once"
 
@@ -72,7 +72,7 @@ def test_a_run_whose_time_is_over_is_not_discarded_before_the_answer_that_it_wai
         limits = (MaxConcurrent(1), PoolSlots(dag_id), ClusterLoad(probe, 0.5))
         scheduler.declare(dag_id, GO, *limits, dag_id=dag_id, timeout=Timeout("30m"))
     scheduler.send("go")
-    scheduler.clock.forward(hours=1)
+    scheduler.clock.move(hours=1)
     until(running.step, lambda: "well" in airflow.started)
     assert "stuck" not in airflow.started
     assert "discarded" not in scheduler.history("stuck")

@@ -65,7 +65,7 @@ def explained(scheduler: Any, name: str = "joined") -> Explanation:
 
 
 def poll(scheduler: Any, poller: Poller) -> None:
-    scheduler.clock.forward(minutes=2)
+    scheduler.clock.move(minutes=2)
     poller.step()
 
 
@@ -101,7 +101,7 @@ def test_a_table_that_cannot_be_read_keeps_its_last_reading_and_shows_the_error(
     def down() -> NoReturn:
         raise ConnectionError("no route to the catalog")
 
-    scheduler.clock.forward(minutes=2)
+    scheduler.clock.move(minutes=2)
     with pytest.raises(ConnectionError):
         Poller(store, catalog_name="lake", broker=Broker(down)).step()
     (a,) = explained(scheduler).sources
@@ -152,7 +152,7 @@ def test_a_dag_that_is_gone_is_named_and_blocks_every_and_that_needs_it(schedule
     assert any(line.startswith("The DAG gone does not exist (found at ") for line in explained(scheduler, "either").sentences())
 
     scheduler.airflow.gone.clear()
-    scheduler.clock.forward(minutes=2)
+    scheduler.clock.move(minutes=2)
     ends.step()
     assert explained(scheduler, "both").trigger.problem is None
 
@@ -171,7 +171,7 @@ def test_what_was_wrong_with_a_source_that_nobody_listens_to_is_forgotten(schedu
     scheduler.declare("joined", CommitsAdded("web.b"))
     poll(scheduler, poller)
     scheduler.schedules.suspend("joined")
-    scheduler.clock.forward(days=91)
+    scheduler.clock.move(days=91)
     forget_old(scheduler.store)
     scheduler.schedules.resume("joined")
     assert [source.problem for source in explained(scheduler).sources] == [None]
@@ -181,10 +181,10 @@ def test_a_problem_is_written_when_it_is_news_and_once_a_minute_while_it_lasts(s
     scheduler.declare("joined", CommitsAdded("web.b"))
     poll(scheduler, poller)
     first = explained(scheduler).sources[0].confirmed_at
-    scheduler.clock.forward(seconds=20)
+    scheduler.clock.move(seconds=20)
     poller.step()
     assert explained(scheduler).sources[0].confirmed_at == first
-    scheduler.clock.forward(seconds=50)
+    scheduler.clock.move(seconds=50)
     poller.step()
     assert explained(scheduler).sources[0].confirmed_at == first + timedelta(seconds=70)
 
@@ -199,7 +199,7 @@ def test_no_scheduler_is_said_until_one_works_and_again_when_it_is_gone(schedule
     seen_at = scheduler.clock()
     assert (explained(scheduler).scheduler_is_alive, explained(scheduler).scheduler_seen_at) == (True, seen_at)
     assert "No scheduler" not in str(explained(scheduler))
-    scheduler.clock.forward(minutes=6)
+    scheduler.clock.move(minutes=6)
     assert f"the last one ran at {seen_at:%Y-%m-%d %H:%M:%S} UTC" in str(explained(scheduler))
     assert ExplanationShape.encode(explained(scheduler))["scheduler"]["is_alive"] is False
 
@@ -237,7 +237,7 @@ def test_a_table_whose_storage_hangs_is_set_aside_and_named_and_the_others_start
     published = impatient._record
     monkeypatch.setattr(impatient, "_record", record)
     try:
-        scheduler.clock.forward(minutes=2)
+        scheduler.clock.move(minutes=2)
         report = impatient.step()
         assert (report.tables, report.events) == (2, 1)
         assert report.problems.keys() == {"lake.web.stuck"}
@@ -247,12 +247,12 @@ def test_a_table_whose_storage_hangs_is_set_aside_and_named_and_the_others_start
         )
         assert explained(scheduler, "well").sources[0].problem is None
         assert read_unreadable_tables(scheduler.store).keys() == {"lake.web.stuck"}
-        scheduler.clock.forward(minutes=2)
+        scheduler.clock.move(minutes=2)
         assert impatient.step().problems.keys() == {"lake.web.stuck"}, "at once: it does not read it again"
     finally:
         released.set()
     for _ in range(100):  # what it read arrives with a later round
-        scheduler.clock.forward(minutes=2)
+        scheduler.clock.move(minutes=2)
         if impatient.step().events:
             break
     assert explained(scheduler, "stuck").sources[0].problem is None

@@ -136,7 +136,7 @@ def unblock(scheduler: Any) -> None:
     scheduler.monkeypatch.setenv("SNOWPACK_TEST_LOAD", "0.1")
     scheduler.airflow.running.clear()
     scheduler.airflow.pools["spark"] = 1
-    scheduler.clock.forward(hours=1)
+    scheduler.clock.move(hours=1)
 
 
 BLOCKED = [
@@ -320,10 +320,10 @@ class TestClocks:
 
     def test_each_missed_tick_is_a_run_even_if_the_subscriber_lags_behind(self, scheduler: Any) -> None:
         scheduler.declare("hourly", Cron("0 * * * *"), missed="all")
-        scheduler.clock.forward(hours=3, minutes=30)
+        scheduler.clock.move(hours=3, minutes=30)
         for _ in range(50):
             scheduler.clocks.step()
-            scheduler.clock.forward(seconds=5)
+            scheduler.clock.move(seconds=5)
         assert len(scheduler.log.latest()) == 1
         for _ in range(20):
             scheduler.go_on(seconds=5)
@@ -337,7 +337,7 @@ class TestClocks:
         scheduler.go_on(hours=1)
         before = sorted(launch.run_id for launch in scheduler.started)
         assert len(before) == 3
-        scheduler.clock.forward(hours=-1)
+        scheduler.clock.move(hours=-1)
         for _ in range(60):
             scheduler.go_on(minutes=1)
         assert sorted(launch.run_id for launch in scheduler.started) == before
@@ -347,7 +347,7 @@ class TestClocks:
     def test_a_period_that_ended_just_before_a_launch_starts_no_other(self, scheduler: Any) -> None:
         scheduler.declare("bursty", GO | Every("4h"))
         scheduler.send("go")
-        scheduler.clock.forward(hours=4)
+        scheduler.clock.move(hours=4)
         scheduler.subscriber.step()
         scheduler.clocks.step()  # the period is over, and the subscriber has not heard of it
         scheduler.checker.step()
@@ -601,7 +601,7 @@ class TestTables:
         scheduler.declare("counted", CommitsAdded("web.page_views", 2))
         one, other = (Poller(store, catalog_name="lake", broker=Broker(lake.load), every=timedelta(0)) for _ in range(2))
         for _ in range(2):
-            scheduler.clock.forward(seconds=1)
+            scheduler.clock.move(seconds=1)
             self.append(views)
             assert one.step().events + other.step().events == 1
         scheduler.work()

@@ -43,7 +43,7 @@ def test_1_hundreds_of_workflows_at_fixed_times_all_run_on_time(scheduler: Any) 
         scheduler.declare(f"hourly_{number}", Cron("0 * * * *"), dag_id=f"dag_{number}")
     scheduler.go_on(minutes=59, seconds=59)
     assert started(scheduler) == []
-    scheduler.clock.forward(seconds=1)
+    scheduler.clock.move(seconds=1)
     for _ in range(2):
         scheduler.work()
     assert sorted(started(scheduler)) == sorted(f"hourly_{number}" for number in range(60))
@@ -111,7 +111,7 @@ def test_6_under_load_the_high_priority_comes_first_and_the_low_catches_up(sched
     scheduler.declare("high", CustomEvents("now"), constraint, dag_id="high_dag", priority=10)
     scheduler.send("go")
     scheduler.work()
-    scheduler.clock.forward(seconds=15)
+    scheduler.clock.move(seconds=15)
     scheduler.send("now")
     scheduler.work()
     assert started(scheduler) == []
@@ -222,7 +222,7 @@ def test_11_at_least_every_four_hours_and_sooner_when_much_has_arrived(scheduler
     assert scheduler.started == []
     scheduler.go_on(minutes=1)
     assert len(scheduler.started) == 1, "four hours have passed"
-    scheduler.clock.forward(hours=1)
+    scheduler.clock.move(hours=1)
     scheduler.arrive(bytes=10**11)
     scheduler.work()
     assert len(scheduler.started) == 2, "a burst"

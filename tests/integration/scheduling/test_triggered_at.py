@@ -83,7 +83,7 @@ def test_events_that_are_counted_in_several_looks_count_like_those_of_one(schedu
 def test_what_commits_bring_completes_it_with_the_commit_that_was_enough(scheduler: Any, trigger: Any) -> None:
     scheduler.declare("one", trigger | CommitsAdded("web.page_views", 9), Delay("1d"))
     for _ in range(4):
-        scheduler.clock.forward(minutes=1)
+        scheduler.clock.move(minutes=1)
         scheduler.arrive(partitions=2, bytes=5)
     scheduler.go_on(hours=3)
     assert triggered_at(scheduler) == at(2)

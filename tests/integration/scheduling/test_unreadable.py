@@ -69,7 +69,7 @@ def test_what_happens_is_kept_for_it_and_counts_once_it_can_be_read(broken: Any)
     for _ in range(3):
         broken.send("go")
         rounds.step()
-        broken.clock.forward(seconds=31)
+        broken.clock.move(seconds=31)
     (job,) = broken.pending("newer")
     assert "its definition cannot be read" in job.reasons[0].text
     overwrite(broken, "newer", definition)

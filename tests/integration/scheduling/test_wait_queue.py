@@ -53,7 +53,7 @@ def line_up(scheduler: Any, *names: str, constraint: Any = ONE, **fields: Any) -
         scheduler.declare(name, CustomEvents(name), constraint, **fields)
         scheduler.send(name)
         scheduler.work()
-        scheduler.clock.forward(seconds=1)
+        scheduler.clock.move(seconds=1)
 
 
 def work(scheduler: Any, *, limit: int) -> None:
@@ -79,7 +79,7 @@ MANY = 2_100
 def test_many_that_wait_for_one_place_keep_no_other_from_starting_in_the_same_round(held: Any) -> None:
     """Neither one that has nothing to wait for nor one that has a place of its own, though both have become due last."""
     fill_line(held, MANY, waits_for=None)
-    held.clock.forward(minutes=1)
+    held.clock.move(minutes=1)
     held.declare("nothing_to_wait_for", CustomEvents("now"), dag_id="free")
     held.declare("place_of_its_own", CustomEvents("now"), MaxConcurrent(1), dag_id="another")
     held.send("now")
@@ -98,9 +98,9 @@ def test_many_that_wait_for_one_place_keep_no_other_from_starting_in_the_same_ro
 def test_who_is_far_back_in_the_line_is_looked_at_seldom(held: Any) -> None:
     fill_line(held, 40)
     now = held.clock()
-    held.clock.forward(seconds=1)
+    held.clock.move(seconds=1)
     assert held.work().evaluated == 40
-    held.clock.forward(seconds=30)
+    held.clock.move(seconds=30)
     assert due(held) == [f"w{place:04}" for place in range(10)]
     held.clock.now = now + timedelta(seconds=1) + wait_queue.FALLBACK_CHECK_INTERVAL
     assert len(due(held)) == 40, "and not never, should nobody wake it"
@@ -133,7 +133,7 @@ def test_nobody_takes_the_place_of_one_that_came_before_it(held: Any, by: str) -
     held.declare("newer", CustomEvents("newer"), ONE)
     held.send("newer")
     held.subscriber.step()
-    held.clock.forward(milliseconds=100)
+    held.clock.move(milliseconds=100)
     held.end_run()
     held.checker.step(limit=1)
     (newer,) = held.pending("newer")
@@ -158,7 +158,7 @@ def test_one_that_stood_back_goes_with_the_one_before_it_where_there_is_room_for
     scheduler.declare("newer", CustomEvents("newer"), two)
     scheduler.send("newer")
     scheduler.subscriber.step()
-    scheduler.clock.forward(milliseconds=100)
+    scheduler.clock.move(milliseconds=100)
     scheduler.end_run(0)
     scheduler.end_run(1)
     for _ in range(3):
@@ -184,7 +184,7 @@ def test_who_leaves_the_line_wakes_the_next_though_nobody_tells_that_there_is_ro
     scheduler.airflow.pools["spark"] = 0
     line_up(scheduler, *(f"p{number:02}" for number in range(12)), constraint=PoolSlots("spark"))
     scheduler.airflow.pools["spark"] = 11
-    scheduler.clock.forward(seconds=30)
+    scheduler.clock.move(seconds=30)
     for _ in range(3):
         scheduler.work()
     assert [launch.schedule for launch in scheduler.started] == [f"p{number:02}" for number in range(11)]
@@ -192,13 +192,13 @@ def test_who_leaves_the_line_wakes_the_next_though_nobody_tells_that_there_is_ro
 
 @pytest.mark.one_database
 def test_one_that_comes_to_wait_for_something_else_wakes_the_next(held: Any) -> None:
-    held.clock.forward(seconds=50)
+    held.clock.move(seconds=50)
     held.declare("window", CustomEvents("both"), ONE, TimeWindow("12:00", "12:01"))
     held.send("both")
     held.work()
-    held.clock.forward(seconds=1)
+    held.clock.move(seconds=1)
     line_up(held, "next")
-    held.clock.forward(seconds=10)  # the window is over
+    held.clock.move(seconds=10)  # the window is over
     held.end_run()
     assert due(held) == ["window"]
     held.work()

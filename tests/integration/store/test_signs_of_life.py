@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
+from clocks import EVENING, MovedClock
 
 from airflow_snowpack.store import Store, open_store
 from airflow_snowpack.store.signs_of_life import MAX_INSTANCES, Role, Sign, SignOfLife, last_seen, read_signs
 
-NOW = datetime(2026, 11, 21, 22, 0, tzinfo=UTC)
-
-
-class MovedClock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def forward(self, **span: float) -> None:
-        self.now += timedelta(**span)
+NOW = EVENING
 
 
 @pytest.fixture
@@ -46,7 +36,7 @@ def test_a_process_writes_one_statement_per_period_and_keeps_its_start(store: St
     statements: list[str] = []
     sa.event.listen(store.engine, "before_cursor_execute", lambda c, cur, statement, *rest: statements.append(statement))
     for _ in range(60):  # a worker that polls every five seconds
-        clock.forward(seconds=5)
+        clock.move(seconds=5)
         sign.beat()
 
     (kept,) = signs(store)
@@ -60,12 +50,12 @@ def test_a_process_writes_one_statement_per_period_and_keeps_its_start(store: St
 def test_rows_of_processes_that_are_gone_are_removed_and_the_last_of_a_role_stays(store: Store, clock: MovedClock) -> None:
     for number in range(30):
         SignOfLife(store, Role.WORKER, f"pod-{number}").beat()
-        clock.forward(minutes=1)
+        clock.move(minutes=1)
     SignOfLife(store, Role.SWEEPER, "daily.sweep", period=timedelta(days=1)).beat()
     SignOfLife(store, Role.POLLER, "old").beat()
     assert len([each for each in signs(store) if each.role == "worker"]) == MAX_INSTANCES, "no reader gets more of a role"
 
-    clock.forward(hours=3)
+    clock.move(hours=3)
     assert store.read(lambda conn: last_seen(conn, Role.WORKER)) == NOW + timedelta(minutes=29), "until another one starts"
     staying = SignOfLife(store, Role.WORKER, "pod-30")
     staying.beat()
@@ -79,7 +69,7 @@ def test_rows_of_processes_that_are_gone_are_removed_and_the_last_of_a_role_stay
     ]
     SignOfLife(store, Role.WORKER, "pod-31").beat()
     for _ in range(130):
-        clock.forward(minutes=1)
+        clock.move(minutes=1)
         staying.beat()
     assert [each.instance for each in signs(store) if each.role == "worker"] == ["pod-30"], "by a process that stays, too"
 
@@ -88,7 +78,7 @@ def test_a_task_is_the_same_instance_in_each_of_its_runs_and_is_missed_after_its
     store: Store, clock: MovedClock
 ) -> None:
     for _ in range(3):
-        clock.forward(minutes=10)
+        clock.move(minutes=10)
         SignOfLife(store, Role.SWEEPER, "snowpack_sweep.sweep", period=timedelta(minutes=10)).beat()
     (sign,) = signs(store)
 
@@ -100,7 +90,7 @@ def test_a_task_is_the_same_instance_in_each_of_its_runs_and_is_missed_after_its
 def test_a_clock_that_is_set_back_does_not_silence_a_process(store: Store, clock: MovedClock) -> None:
     sign = SignOfLife(store, Role.SCHEDULER, "one")
     sign.beat()
-    clock.forward(days=-2)
+    clock.move(days=-2)
     sign.beat()
 
     assert [each.seen_at for each in signs(store)] == [NOW - timedelta(days=2)]

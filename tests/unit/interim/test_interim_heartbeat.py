@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 from bounded import PATIENCE_S
+from clocks import MovedClock
 from interim_lake import LAKE, NOON, holder
-from moved_clock import MovedClock
 
 from airflow_snowpack.interim.errors import InterimReadingLost, StaleInterimAttempt
 from airflow_snowpack.interim.handover import Heartbeat

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from moved_clock import MovedClock
+from clocks import MovedClock
 
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.store import Store, open_store

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clocks import MovedClock
 from counted_reads import counted_reads
 from fleet_lake import SMALL, FleetLake
-from moved_clock import MovedClock
 from scripted_engine import PATIENCE_S, ScriptedEngine, eventually
 
 from airflow_snowpack.iceberg import CatalogConfig

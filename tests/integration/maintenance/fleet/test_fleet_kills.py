@@ -17,9 +17,9 @@ import kill_fleet
 import pytest
 import sqlalchemy as sa
 from bounded import started
+from clocks import ShiftedClock
 from effort import rounds, seed
 from fleet_lake import FleetLake
-from moved_clock import ShiftedClock
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.jobs import JobStatus, LifecyclePolicy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from moved_clock import MovedClock
+from clocks import MovedClock
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.installation import Installation

@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from clocks import MovedClock
 from counted_reads import counted_reads
 from fleet_lake import FleetLake
 from held_jobs import held_jobs
-from moved_clock import MovedClock
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.jobs import Jobs, JobStatus, JobWorker, LifecyclePolicy

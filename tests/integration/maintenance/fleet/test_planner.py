@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from clocks import MovedClock
 from counted_reads import counted_reads
 from edited_metadata import edited_metadata
 from fleet_lake import SMALL, FleetLake
-from moved_clock import MovedClock
 from planned_removals import quarantine_removal
 
 from airflow_snowpack.humanize import timestamp

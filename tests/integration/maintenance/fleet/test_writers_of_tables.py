@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from clocks import MovedClock
 from fleet_lake import SMALL, FleetLake
 from made_plans import made_plan
-from moved_clock import MovedClock
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import CatalogConfig

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from clocks import MovedClock
 from image_world import DOCKERFILE, REGISTRY, NotedBuilder, Repository
-from moved_clock import MovedClock
 
 from airflow_snowpack.runners.images import ImageBuild, ImageBuilds, ImageTarget
 from airflow_snowpack.store import Store

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from bounded import PATIENCE_S
+from clocks import MovedClock
 from image_world import DIGEST, DOCKERFILE, REGISTRY, NotedBuilder, Repository
-from moved_clock import MovedClock
 from query_plans import scans, sent_by
 
 from airflow_snowpack.runners.images import (

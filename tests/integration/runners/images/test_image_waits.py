@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 import sqlalchemy as sa
+from clocks import MovedClock
 from made_images import ImageMaker
-from moved_clock import MovedClock
 
 from airflow_snowpack.runners.images import ImagePolicy
 from airflow_snowpack.runners.images.explanation import explain
