@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from clocks import MovedClock
 from command_line import Run
 from pseudo_terminal import PseudoTerminal
 
@@ -67,6 +68,8 @@ class World:
 
 @pytest.fixture
 def world(jobs: Jobs, flights: TableName) -> World:
+    """A job on a clock that stands still."""
+    jobs.store.clock = MovedClock()
     job = jobs.submit(flights, ACTIONS, submitted_by="vera")
     jobs.flush()
     return World(jobs, job)
@@ -145,7 +148,7 @@ def test_a_terminal_has_a_line_that_is_written_anew(world: World, monkeypatch: p
 
     text = screen.shown()
     assert "\r\x1b[Kpending 0 s  Waiting for a worker" in text
-    assert "\r\x1b[Krunning 0 s  Attempt 1 is running on w1: 0 of 2 actions done. Its lease ends in 29 min" in text
+    assert "\r\x1b[Krunning 0 s  Attempt 1 is running on w1: 0 of 2 actions done. Its lease ends in 30 min" in text
     assert text.endswith("completed after 0 s\r\n")
 
 
