@@ -1,4 +1,9 @@
-"""Asks the app, without a network between them."""
+"""Asks the app, without a network between them.
+
+api = AppClient(app)
+ok(api("POST", "/schedules", {...}), 201)
+refused(api("GET", "/jobs/nope"), 404, "job_not_found")["detail"]
+"""
 
 from __future__ import annotations
 
@@ -22,3 +27,16 @@ class AppClient:
                 return await client.request(method, path, content=content, headers=headers)
 
         return asyncio.run(ask())
+
+
+def ok(answer: httpx.Response, status: int = 200) -> Any:
+    """Return the body of a request that succeeded."""
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def refused(answer: httpx.Response, status: int, error: str) -> Any:
+    """Return the problem of a request that was refused."""
+    assert (answer.status_code, answer.json()["error"]) == (status, error), answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    return answer.json()

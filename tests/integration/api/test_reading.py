@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from bounded import Beside
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from airflow_snowpack.api import Services
 from airflow_snowpack.iceberg import CatalogConfig
@@ -371,9 +373,6 @@ def test_every_change_is_in_the_audit_trail_with_its_door(api: httpx.Client) -> 
 
 
 def test_links_begin_with_the_path_under_which_the_app_is_mounted(app: FastAPI, serve_app: Any) -> None:
-    from starlette.applications import Starlette
-    from starlette.routing import Mount
-
     api: httpx.Client = serve_app(Starlette(routes=[Mount("/snowpack", app)]))
     ids = []
     for table in ("t00", "t01"):

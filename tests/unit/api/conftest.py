@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from app_client import AppClient
 from page_reading import Browser
-from pages_world import SomebodyIs, World
+from pages_world import SomebodyIs, World, open_world
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -22,8 +23,6 @@ def _no_services() -> None:
 @pytest.fixture(scope="session")
 def only_app() -> FastAPI:
     """The app of this process: to build it takes longer than most tests."""
-    from pages_world import SomebodyIs
-
     from airflow_snowpack.api import build_app
 
     return build_app(_no_services, SomebodyIs(), timeout=timedelta(minutes=5))  # type: ignore[arg-type]  # each test sets its own
@@ -32,26 +31,26 @@ def only_app() -> FastAPI:
 @pytest.fixture
 def auth() -> SomebodyIs:
     """The user who asks."""
-    from pages_world import SomebodyIs
-
     return SomebodyIs("vera")
 
 
 @pytest.fixture
 def world(tmp_path: Path, sqlite_url: str, request: pytest.FixtureRequest) -> Iterator[World]:
     """An installation with nothing but the tables that the module names in ``TABLES``."""
-    from pages_world import open_world
-
     opened = open_world(tmp_path, tables=getattr(request.module, "TABLES", ()), url=sqlite_url)
     yield opened
     opened.close()
 
 
 @pytest.fixture
+def api(app: FastAPI) -> AppClient:
+    """A client of the app."""
+    return AppClient(app)
+
+
+@pytest.fixture
 def browser(app: FastAPI) -> Browser:
     """A browser at the app."""
-    from page_reading import Browser
-
     return Browser(app)
 
 

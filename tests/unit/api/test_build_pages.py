@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import httpx
 import pytest
 from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
 from built_runs import everything
+from page_reading import Browser, row, words
 from pages_world import SomebodyIs, World
 
 from airflow_snowpack.api import User
@@ -22,11 +20,7 @@ from airflow_snowpack.builds.json_format import read_attempt
 from airflow_snowpack.builds.manager import skew
 from airflow_snowpack.builds.model import ShardAttemptResult
 from airflow_snowpack.builds.publish import publish
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
-Get = Callable[..., httpx.Response]
+from airflow_snowpack.store import Actor
 
 PAGES = ("/ui/builds", "/ui/builds/flights", "/ui/builds/flights?plan=yes", f"/ui/builds/flights/runs/{THIRD}")
 
@@ -36,43 +30,19 @@ def made(world: World, tmp_path: Path) -> Built:
     return make_builds(world.store, tmp_path)
 
 
-@pytest.fixture
-def get(app: FastAPI) -> Get:
-    def ask(path: str) -> httpx.Response:
-        async def answer() -> httpx.Response:
-            transport = httpx.ASGITransport(app=app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://snowpack.test") as client:
-                return await client.get(path, headers={"Accept": "text/html"})
-
-        return asyncio.run(answer())
-
-    return ask
+def test_an_installation_without_builds_says_how_to_begin(browser: Browser) -> None:
+    assert "No builds yet" in words(browser.get("/ui/builds"))
 
 
-def words(page: httpx.Response) -> str:
-    """What a person reads: no tags, no runs of spaces."""
-    assert page.status_code == 200, page.text
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.text))
-
-
-def row(page: httpx.Response, key: str) -> str:
-    (found,) = re.findall(rf'<tr data-key="{re.escape(key)}">(.*?)</tr>', page.text, re.DOTALL)
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", found))
-
-
-def test_an_installation_without_builds_says_how_to_begin(get: Get) -> None:
-    assert "No builds yet" in words(get("/ui/builds"))
-
-
-def test_the_list_tells_what_readers_of_each_dataset_see(get: Get, made: Built) -> None:
-    page = get("/ui/builds")
+def test_the_list_tells_what_readers_of_each_dataset_see_and_a_dataset_has_its_runs_and_their_states(
+    browser: Browser, made: Built
+) -> None:
+    page = browser.get("/ui/builds")
     assert SECOND in row(page, "flights")
-    assert row(page, "empty").startswith(" empty \u2013 \u2013")
-    assert "No more datasets" in words(get("/ui/builds?cursor=flights"))
+    assert row(page, "empty").startswith("empty \u2013 \u2013")
+    assert "No more datasets" in words(browser.get("/ui/builds?after=flights"))
 
-
-def test_a_dataset_has_its_runs_with_their_states_and_what_readers_saw(get: Get, made: Built) -> None:
-    page = get("/ui/builds/flights")
+    page = browser.get("/ui/builds/flights")
     for run_id, state in (
         (FIRST, "published"),
         (SECOND, "current"),
@@ -88,35 +58,53 @@ def test_a_dataset_has_its_runs_with_their_states_and_what_readers_saw(get: Get,
     assert "rolled back" in said
     assert "by ada" in said
 
+    for path in (*PAGES, f"/ui/builds/flights/runs/{FAILED}", "/ui/audit"):
+        assert "<script>alert" not in browser.get(path).text
+        assert "onerror=alert(2)>" not in browser.get(path).text
 
-def test_only_published_runs_can_be_served_and_only_editors_see_the_buttons(get: Get, made: Built, auth: SomebodyIs) -> None:
-    page = get("/ui/builds/flights").text
+    for path, title in (
+        ("/ui/builds/nothing", "Dataset not found"),
+        ("/ui/builds/..%2Fx", "Dataset not found"),
+        ("/ui/builds/flights/runs/nothing", "Build not found"),
+        ("/ui/builds/flights?before=nothing", "Build not found"),
+    ):
+        answer = browser.get(path)
+        assert answer.status_code == 404
+        assert title in answer.text
+
+
+def test_only_published_runs_can_be_served_and_only_editors_see_the_buttons(
+    browser: Browser, made: Built, auth: SomebodyIs
+) -> None:
+    page = browser.get("/ui/builds/flights").text
     offered = re.findall(r'data-body=\'\{"to": "(\w+)"\}\'', page.replace("&#34;", '"'))
     assert offered == [THIRD, FIRST]
-    assert 'data-url="/builds/flights/runs' in get(f"/ui/builds/flights/runs/{SELECTED}").text
+    assert 'data-url="/builds/flights/runs' in browser.get(f"/ui/builds/flights/runs/{SELECTED}").text
     auth.user = User("rudi", may_edit=False)
     for path in (*PAGES, f"/ui/builds/flights/runs/{SELECTED}"):
-        shown = get(path).text
+        shown = browser.get(path).text
         assert "data-method" not in shown
         assert ("You have read-only access" in shown) is (path != "/ui/builds")
 
 
-def test_what_cleanup_would_delete_is_looked_at_on_demand(get: Get, made: Built) -> None:
-    assert "The preview deletes nothing" in words(get("/ui/builds/flights"))
-    page = get("/ui/builds/flights?plan=yes&keep_runs=2&stale_attempt_age=12h")
+def test_what_cleanup_would_delete_is_looked_at_on_demand(browser: Browser, made: Built) -> None:
+    assert "The preview deletes nothing" in words(browser.get("/ui/builds/flights"))
+    page = browser.get("/ui/builds/flights?plan=yes&keep_runs=2&stale_attempt_age=12h")
     said = words(page)
     assert f"data/{FAILED}/" in said
     assert f"data/{FIRST}/" in said
     assert "lost to 00-0" in said
     assert 'data-url="/builds/flights/cleanup?keep_runs=2&amp;stale_attempt_age=12h"' in page.text
     assert layout.manifest(FIRST, 1) in everything(made.storage)
-    assert "Nothing to delete" in words(get("/ui/builds/empty?plan=yes"))
+    assert "Nothing to delete" in words(browser.get("/ui/builds/empty?plan=yes"))
     for query in ("keep_runs=0", "keep_runs=many", "keep_runs=99999999", "stale_attempt_age=often"):
-        assert get(f"/ui/builds/flights?plan=yes&{query}").status_code == 422
+        assert browser.get(f"/ui/builds/flights?plan=yes&{query}").status_code == 422
 
 
-def test_a_run_has_its_shards_with_winners_losers_and_a_chart(get: Get, made: Built) -> None:
-    page = get(f"/ui/builds/flights/runs/{THIRD}")
+def test_a_run_has_its_shards_with_winners_losers_and_a_chart_and_before_its_manifest_only_attempts(
+    browser: Browser, made: Built
+) -> None:
+    page = browser.get(f"/ui/builds/flights/runs/{THIRD}")
     said = words(page)
     assert "Shards 0 to 3 of 4" in said
     assert "The largest shard is 3 with 1,000 rows: 3.1 times the average of 325" in said
@@ -125,43 +113,21 @@ def test_a_run_has_its_shards_with_winners_losers_and_a_chart(get: Get, made: Bu
     assert "attempt=00-1 " in row(page, "2")
     assert "attempt=00-2 " in row(page, "2")
 
-
-def test_a_run_without_a_manifest_has_attempts_and_no_chart(get: Get, made: Built) -> None:
-    page = get(f"/ui/builds/flights/runs/{WRITING}")
+    page = browser.get(f"/ui/builds/flights/runs/{WRITING}")
     assert "attempt=00-0/" in row(page, "2")
     assert "none yet" in row(page, "1")
     assert '<svg class="chart"' not in page.text
-    assert "no space left on &lt;script&gt;" in get(f"/ui/builds/flights/runs/{FAILED}").text
+    assert "no space left on &lt;script&gt;" in browser.get(f"/ui/builds/flights/runs/{FAILED}").text
 
-
-def test_what_comes_from_outside_is_text(get: Get, made: Built) -> None:
-    for path in (*PAGES, f"/ui/builds/flights/runs/{FAILED}", "/ui/audit"):
-        assert "<script>alert" not in get(path).text
-        assert "onerror=alert(2)>" not in get(path).text
-
-
-def test_a_winner_that_is_gone_is_told(get: Get, made: Built) -> None:
     made.storage.delete(layout.shard_folder(THIRD, 1))
-    page = get(f"/ui/builds/flights/runs/{THIRD}")
+    page = browser.get(f"/ui/builds/flights/runs/{THIRD}")
     assert "missing in storage" in row(page, "1")
     assert "missing in storage" not in row(page, "0")
     made.storage.write(layout.manifest(THIRD, 1), b"{}")
-    assert "cannot be used" in words(get(f"/ui/builds/flights/runs/{THIRD}"))
+    assert "cannot be used" in words(browser.get(f"/ui/builds/flights/runs/{THIRD}"))
 
 
-def test_what_is_not_there_is_a_page_that_says_so(get: Get, made: Built) -> None:
-    for path, title in (
-        ("/ui/builds/nothing", "Dataset not found"),
-        ("/ui/builds/..%2Fx", "Dataset not found"),
-        ("/ui/builds/flights/runs/nothing", "Build not found"),
-        ("/ui/builds/flights?cursor=nothing", "Build not found"),
-    ):
-        answer = get(path)
-        assert answer.status_code == 404
-        assert title in answer.text
-
-
-def test_ten_thousand_shards_are_shown_a_page_at_a_time(get: Get, made: Built) -> None:
+def test_ten_thousand_shards_are_shown_a_page_at_a_time(browser: Browser, made: Built) -> None:
     handle, manifest = made.sized(9, shards=3)
     many = _many(manifest.shards[0], 10_000)
     handle = replace(handle, num_shards=10_000)
@@ -169,15 +135,15 @@ def test_ten_thousand_shards_are_shown_a_page_at_a_time(get: Get, made: Built) -
     publish(made.registry, made.storage, handle, replace(manifest, sharding=sharding, shards=many))
     with made.registry.store.engine.begin() as conn:
         conn.exec_driver_sql("UPDATE build_runs SET num_shards = 10000 WHERE run_id = '20260110T000000Z'")
-    page = get("/ui/builds/flights/runs/20260110T000000Z?cursor=7399")
+    page = browser.get("/ui/builds/flights/runs/20260110T000000Z?after=7399")
     said = words(page)
     assert "Shards 7,400 to 7,499 of 10,000" in said
     assert "The largest shard is 7431 with 90,000 rows" in said
     assert len(re.findall(r'<tr data-key="\d+">', page.text)) == 100
     assert len(re.findall(r"bar-most", page.text)) <= MOST_BARS
     assert len(page.text) < 200_000
-    assert 'href="?cursor=7299"' in page.text
-    assert 'href="?cursor=7499"' in page.text
+    assert 'href="?after=7299"' in page.text
+    assert 'href="?after=7499"' in page.text
 
 
 def _many(like: ShardAttemptResult, count: int) -> tuple[ShardAttemptResult, ...]:
@@ -200,15 +166,13 @@ def test_each_shard_has_a_bar_until_there_are_too_many(made: Built) -> None:
     assert skew(tuple(replace(shard, rows=0) for shard in _many(like, 3))).times == 1.0
 
 
-def test_the_audit_trail_leads_to_the_dataset(get: Get, made: Built, world: World) -> None:
+def test_the_audit_trail_leads_to_the_dataset(browser: Browser, made: Built, world: World) -> None:
     world.services.builds().rollback("flights", FIRST, actor=_vera())
-    page = get("/ui/audit")
+    page = browser.get("/ui/audit")
     assert 'href="/ui/builds/flights"' in page.text
     assert "rolled back" in words(page)
-    assert "vera" in words(get("/ui/builds/flights"))
+    assert "vera" in words(browser.get("/ui/builds/flights"))
 
 
 def _vera() -> Any:
-    from airflow_snowpack.store import Actor
-
     return Actor("vera", "page")

@@ -11,10 +11,12 @@ from typing import Any
 import httpx
 import pytest
 from bounded import PATIENCE_S
-from pages_world import World
+from pages_world import SomebodyIs, World
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from airflow_snowpack.api import build_app
 from airflow_snowpack.api.middleware import RequestDeadline
+from airflow_snowpack.api.problems import CatalogTooSlow, StorageTooSlow
 from airflow_snowpack.api.services import Services
 from airflow_snowpack.humanize import duration
 
@@ -101,8 +103,6 @@ def test_an_error_passes_through() -> None:
 
 @pytest.mark.parametrize("timeout", [timedelta(0), timedelta(microseconds=100)])
 def test_the_catalog_and_the_storage_get_shares_of_the_time_that_a_request_may_take(world: World, timeout: timedelta) -> None:
-    from airflow_snowpack.api.problems import CatalogTooSlow, StorageTooSlow
-
     services, never = replace(world.services, timeout=timeout), threading.Event()
     try:
         with pytest.raises(CatalogTooSlow, match=rf"within {duration(timeout * 0.6)}\."):
@@ -114,9 +114,6 @@ def test_the_catalog_and_the_storage_get_shares_of_the_time_that_a_request_may_t
 
 
 def test_the_app_answers_for_a_route_within_its_time(world: World) -> None:
-    from pages_world import SomebodyIs
-
-    from airflow_snowpack.api import build_app
 
     never = threading.Event()
 

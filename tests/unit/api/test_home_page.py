@@ -14,6 +14,8 @@ from airflow_snowpack.jobs import ActionOutcome, Job
 from airflow_snowpack.jobs.withdrawal import withdraw
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.maintenance.fleet.budget import Budget
+from airflow_snowpack.maintenance.fleet.model import PlanningClaim
+from airflow_snowpack.maintenance.fleet.report import PassReport
 
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds", "payments.transactions")
 
@@ -96,9 +98,6 @@ def test_the_digest_of_the_api_has_the_text_of_the_home_page(world: World, brows
 
 
 def test_the_report_of_the_last_pass_is_on_the_home_page(world: World, browser: Browser) -> None:
-    from airflow_snowpack.maintenance.fleet.model import PlanningClaim
-    from airflow_snowpack.maintenance.fleet.report import PassReport
-
     passes = world.installation.fleet_passes
     planning = passes.begin("nightly/run/plan", "lake", "", Budget(), workers=1, holder="pod-1")
     assert isinstance(planning, PlanningClaim)

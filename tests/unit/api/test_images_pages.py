@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from html import unescape
-from typing import TYPE_CHECKING
 
-import httpx
 import pytest
-from app_client import AppClient
 from made_images import ERROR, HOLDER, HOSTILE, SCORE, WAITING, ImageMaker, MadeImages, make_images
+from page_reading import Browser, row, words
 from pages_world import SomebodyIs, World
 
 from airflow_snowpack.api import User
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
-Get = Callable[[str], httpx.Response]
 
 pytestmark = pytest.mark.one_database
 
@@ -28,34 +19,15 @@ def made(world: World) -> MadeImages:
     return make_images(world.store)
 
 
-@pytest.fixture
-def get(app: FastAPI) -> Get:
-    client = AppClient(app)
-    return lambda path: client("GET", path, accept="text/html")
+def test_an_installation_without_images_explains_where_they_come_from(browser: Browser) -> None:
+    assert "build=ImageBuild(…)" in words(browser.get("/ui/images"))
+    assert "No matching images" in words(browser.get("/ui/images?state=failed"))
 
 
-def words(html: str) -> str:
-    """What a person reads: no tags, no runs of spaces."""
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", html)))
-
-
-def page_of(answer: httpx.Response) -> str:
-    assert answer.status_code == 200, answer.text
-    return words(answer.text)
-
-
-def row(answer: httpx.Response, key: str) -> str:
-    (found,) = re.findall(rf'<tr data-key="{key}">(.*?)</tr>', answer.text, re.DOTALL)
-    return words(found)
-
-
-def test_an_installation_without_images_explains_where_they_come_from(get: Get) -> None:
-    assert "build=ImageBuild(…)" in page_of(get("/ui/images"))
-    assert "No matching images" in page_of(get("/ui/images?state=failed"))
-
-
-def test_each_image_shows_its_commit_and_why_it_is_not_ready(get: Get, made: MadeImages) -> None:
-    page = get("/ui/images")
+def test_each_image_shows_its_commit_why_it_is_not_ready_and_to_editors_the_button_that_forgets_it(
+    browser: Browser, made: MadeImages, auth: SomebodyIs
+) -> None:
+    page = browser.get("/ui/images")
     assert re.findall(r'<tr data-key="(\w+)">', page.text) == made.keys
     building = row(page, made.building.key)
     for text in (SCORE, "4b825dc642cb", "main", f"It is being built by {HOLDER} (attempt"):
@@ -67,52 +39,48 @@ def test_each_image_shows_its_commit_and_why_it_is_not_ready(get: Get, made: Mad
     on_one_host = row(page, made.on_one_host.key)
     assert "only on the host worker-2" in on_one_host
     assert "docker/Dockerfile" in on_one_host
-    assert re.findall(r'<tr data-key="(\w+)">', get("/ui/images?state=ready&cursor=bent").text) == [
+    assert re.findall(r'<tr data-key="(\w+)">', browser.get("/ui/images?state=ready&cursor=bent").text) == [
         made.ready.key,
         made.on_one_host.key,
     ]
 
-
-def test_an_image_has_its_error_its_log_and_its_facts(get: Get, made: MadeImages) -> None:
-    failed = page_of(get(f"/ui/images/{made.failed.key}"))
-    assert ERROR in failed
-    assert "No matching distribution found for lightgbm==4.9.9" in failed
-    assert f"airflow snowpack images forget {made.failed.key[:12]}" in failed
-    assert re.findall(r"attempt (\d) failed", failed) == ["3", "2", "1"]
-    building = page_of(get(f"/ui/images/{made.building.key}"))
-    assert f"Built by {HOLDER}" in building
-    assert f"Waiting tasks {WAITING[0]} for" in building
-    assert "in the log of the task that builds the image" in building
-    ready = page_of(get(f"/ui/images/{made.ready.key}"))
-    assert f"Reference {made.ready.reference}" in ready
-    assert "Build arguments PYTHON" in ready
-    assert get(f"/ui/images/{'0' * 64}").status_code == 404
-
-
-def test_a_short_key_of_the_list_leads_to_its_image(get: Get, made: MadeImages) -> None:
-    assert get(f"/ui/images/{made.failed.key[:12]}").headers["location"] == f"/ui/images/{made.failed.key}"
-    assert get("/ui/images/<script>").status_code == 404
-
-
-def test_only_editors_see_the_button_that_forgets(get: Get, made: MadeImages, auth: SomebodyIs) -> None:
-    offered = re.findall(r'data-method="DELETE" data-url="/images/(\w+)"', get("/ui/images").text)
+    offered = re.findall(r'data-method="DELETE" data-url="/images/(\w+)"', browser.get("/ui/images").text)
     assert offered == made.keys
-    assert f'data-url="/images/{made.ready.key}"' in get(f"/ui/images/{made.ready.key}").text
+    assert f'data-url="/images/{made.ready.key}"' in browser.get(f"/ui/images/{made.ready.key}").text
     auth.user = User("rudi", may_edit=False)
     for path in ("/ui/images", f"/ui/images/{made.ready.key}"):
-        page = get(path).text
+        page = browser.get(path).text
         assert "data-method" not in page
         assert "You have read-only access" in page
 
 
-def test_the_page_of_an_image_has_its_manual_changes(get: Get, made: MadeImages, world: World) -> None:
+def test_an_image_has_its_error_its_log_and_its_facts_and_a_short_key_leads_to_it(browser: Browser, made: MadeImages) -> None:
+    failed = words(browser.get(f"/ui/images/{made.failed.key}"))
+    assert ERROR in failed
+    assert "No matching distribution found for lightgbm==4.9.9" in failed
+    assert f"airflow snowpack images forget {made.failed.key[:12]}" in failed
+    assert re.findall(r"attempt (\d) failed", failed) == ["3", "2", "1"]
+    building = words(browser.get(f"/ui/images/{made.building.key}"))
+    assert f"Built by {HOLDER}" in building
+    assert f"Waiting tasks {WAITING[0]} for" in building
+    assert "in the log of the task that builds the image" in building
+    ready = words(browser.get(f"/ui/images/{made.ready.key}"))
+    assert f"Reference {made.ready.reference}" in ready
+    assert "Build arguments PYTHON" in ready
+    assert browser.get(f"/ui/images/{'0' * 64}").status_code == 404
+
+    assert browser.get(f"/ui/images/{made.failed.key[:12]}").headers["location"] == f"/ui/images/{made.failed.key}"
+    assert browser.get("/ui/images/<script>").status_code == 404
+
+
+def test_the_page_of_an_image_has_its_manual_changes(browser: Browser, made: MadeImages, world: World) -> None:
     made.builds.forget(made.failed.key, actor=world.actor("jana", "cli"))
     key = ImageMaker(world.store).request(made.failed.remote, made.failed.commit, "next-model")
     assert key == made.failed.key
-    assert re.search(r"jana forgot it via cli, just now", page_of(get(f"/ui/images/{key}")))
+    assert re.search(r"jana forgot it via cli, just now", words(browser.get(f"/ui/images/{key}")))
 
 
-def test_what_comes_from_outside_is_text(get: Get, world: World) -> None:
+def test_what_comes_from_outside_is_text(browser: Browser, world: World) -> None:
     maker = ImageMaker(world.store)
     key = maker.request(dockerfile=HOSTILE)
     maker.fail(maker.begin(key), HOSTILE, HOSTILE)
@@ -120,7 +88,7 @@ def test_what_comes_from_outside_is_text(get: Get, world: World) -> None:
     maker.begin(maker.request())
     maker.wait(HOSTILE)
     for path in ("/ui/images", *(f"/ui/images/{each.key}" for each in maker.builds.list().items)):
-        page = get(path)
+        page = browser.get(path)
         assert page.status_code == 200
         assert "<script>alert(1)" not in page.text
         assert "<img src=x" not in page.text

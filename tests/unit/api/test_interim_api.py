@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
+from app_client import AppClient, ok, refused
 from interim_world import DAG, RUN, MadeInterim, make_interim
 from pages_world import SomebodyIs, World
 
@@ -17,67 +14,36 @@ from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.interim import InterimTableShape, InterimTablesShape
 
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
-Ask = Callable[..., httpx.Response]
-
 
 @pytest.fixture
 def made(world: World) -> MadeInterim:
     return make_interim(world.store)
 
 
-@pytest.fixture
-def ask(app: FastAPI) -> Ask:
-    transport = httpx.ASGITransport(app=app)
-
-    def request(method: str, path: str) -> httpx.Response:
-        async def answer() -> httpx.Response:
-            async with httpx.AsyncClient(transport=transport, base_url="http://snowpack.test") as client:
-                return await client.request(method, path)
-
-        return asyncio.run(answer())
-
-    return request
-
-
-def ok(answer: httpx.Response) -> Any:
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
-def refused(answer: httpx.Response, status: int, error: str) -> Any:
-    assert (answer.status_code, answer.json()["error"]) == (status, error), answer.text
-    return answer.json()
-
-
 def changes(world: World) -> list[tuple[str, str, str, str]]:
     return [(entry.actor, entry.via, entry.change, entry.subject) for entry in AuditTrail(world.store).latest()]
 
 
-def test_tables_are_listed_newest_first_page_by_page(ask: Ask, made: MadeInterim) -> None:
-    assert ok(ask("GET", "/interim"))["next"] is None
+def test_tables_are_listed_page_by_page_each_with_its_producer_its_consumers_and_why_it_stays(
+    api: AppClient, made: MadeInterim
+) -> None:
+    assert ok(api("GET", "/interim"))["next"] is None
     found, cursor = [], ""
     for _ in range(5):
-        page = ok(ask("GET", f"/interim?limit=1{cursor}"))
+        page = ok(api("GET", f"/interim?limit=1{cursor}"))
         found += [each["table_id"] for each in page["tables"]]
         cursor = f"&cursor={page['next']}"
     assert page["next"] is None
     newest_first = [made.writing, made.named.table_id, made.kept.table_id, made.free.table_id, made.needed.table_id]
     assert sorted(found) == sorted(newest_first)
-    assert len(ok(ask("GET", f"/interim?dag={DAG}&run=r2"))["tables"]) == 2
-    assert [each["table_id"] for each in ok(ask("GET", "/interim?state=writing"))["tables"]] == [made.writing]
-    InterimTablesShape.model_validate_json(json.dumps(ok(ask("GET", "/interim"))))
+    assert len(ok(api("GET", f"/interim?dag={DAG}&run=r2"))["tables"]) == 2
+    assert [each["table_id"] for each in ok(api("GET", "/interim?state=writing"))["tables"]] == [made.writing]
+    InterimTablesShape.model_validate_json(json.dumps(ok(api("GET", "/interim"))))
 
-
-def test_a_cursor_that_no_page_gave_is_refused(ask: Ask) -> None:
     for bent in ("abc", "W10", "WyIyMDI2LTExLTIxIiwgMV0", "x" * 401):
-        refused(ask("GET", f"/interim?cursor={bent}"), 422, "invalid_cursor")
+        refused(api("GET", f"/interim?cursor={bent}"), 422, "invalid_cursor")
 
-
-def test_a_table_has_its_producer_its_consumers_and_why_it_stays(ask: Ask, made: MadeInterim) -> None:
-    table = ok(ask("GET", f"/interim/{made.needed.table_id}"))
+    table = ok(api("GET", f"/interim/{made.needed.table_id}"))
     assert table["producer"] | {"run_id": RUN} == {
         "dag_id": DAG, "run_id": RUN, "task_id": "ingest", "map_index": -1, "output": "return_value", "try_number": 1,
     }  # fmt: skip
@@ -85,13 +51,11 @@ def test_a_table_has_its_producer_its_consumers_and_why_it_stays(ask: Ask, made:
     assert sorted(table["needed_by"]) == [f"{DAG}/{RUN}/clean", f"{DAG}/{RUN}/report"]
     assert "Needed by" in table["because"][0]
     assert table["because"][1] == "A task is reading it."
-    assert ok(ask("GET", f"/interim/{made.needed.table}"))["table_id"] == made.needed.table_id
+    assert ok(api("GET", f"/interim/{made.needed.table}"))["table_id"] == made.needed.table_id
     InterimTableShape.model_validate_json(json.dumps(table))
 
-
-def test_a_table_that_no_task_needs_goes_and_a_preserved_one_has_until_when_it_stays(ask: Ask, made: MadeInterim) -> None:
     def standing(table_id: str) -> tuple[str, str]:
-        table = ok(ask("GET", f"/interim/{table_id}"))
+        table = ok(api("GET", f"/interim/{table_id}"))
         return table["outlook"], " ".join(table["because"])
 
     assert standing(made.free.table_id)[0] == "goes"
@@ -102,29 +66,27 @@ def test_a_table_that_no_task_needs_goes_and_a_preserved_one_has_until_when_it_s
     stays, why = standing(made.writing)
     assert (stays, "being written by try 1 of flights/r2/slow" in why) == ("stays", True)
 
+    for name in ("0" * 32, "no%00name", "a b", "%F0%9F%8C%8A", ""):
+        refused(api("GET", f"/interim/{name}"), 404, "interim_table_not_found")
 
-def test_a_drop_is_audited_and_the_collector_drops_the_table_next(ask: Ask, made: MadeInterim, world: World) -> None:
-    gone = ok(ask("DELETE", f"/interim/{made.kept.table_id}"))
+
+def test_a_drop_is_audited_and_the_collector_drops_the_table_next(api: AppClient, made: MadeInterim, world: World) -> None:
+    gone = ok(api("DELETE", f"/interim/{made.kept.table_id}"))
     assert (gone["state"], gone["outlook"]) == ("dropping", "goes")
     assert made.registry.table(made.kept.table_id).state is TableState.DROPPING
     assert changes(world) == [("vera", "api", "drop_interim", f"interim:{made.kept.table_id}")]
-    assert ok(ask("DELETE", f"/interim/{made.named.table_id}"))["named"] is False
+    assert ok(api("DELETE", f"/interim/{made.named.table_id}"))["named"] is False
 
 
-def test_a_table_that_is_needed_stays_whatever_the_role_of_the_user(ask: Ask, made: MadeInterim, world: World) -> None:
-    problem = refused(ask("DELETE", f"/interim/{made.needed.table_id}"), 409, "interim_table_in_use")
+def test_a_table_that_is_needed_stays_and_a_viewer_drops_nothing(
+    api: AppClient, made: MadeInterim, world: World, auth: SomebodyIs
+) -> None:
+    problem = refused(api("DELETE", f"/interim/{made.needed.table_id}"), 409, "interim_table_in_use")
     assert sorted(problem["needed_by"]) == [f"{DAG}/{RUN}/clean", f"{DAG}/{RUN}/report"]
-    refused(ask("DELETE", f"/interim/{made.writing}"), 409, "interim_table_in_use")
+    refused(api("DELETE", f"/interim/{made.writing}"), 409, "interim_table_in_use")
     assert changes(world) == []
 
-
-def test_a_viewer_drops_nothing(ask: Ask, made: MadeInterim, auth: SomebodyIs) -> None:
     auth.user = User("rudi", may_edit=False)
-    ok(ask("GET", f"/interim/{made.kept.table_id}"))
-    refused(ask("DELETE", f"/interim/{made.kept.table_id}"), 403, "forbidden")
+    ok(api("GET", f"/interim/{made.kept.table_id}"))
+    refused(api("DELETE", f"/interim/{made.kept.table_id}"), 403, "forbidden")
     assert made.registry.table(made.kept.table_id).state is TableState.READY
-
-
-def test_a_table_that_is_not_there_is_a_404_however_it_is_spelt(ask: Ask, made: MadeInterim) -> None:
-    for name in ("0" * 32, "no%00name", "a b", "%F0%9F%8C%8A", ""):
-        refused(ask("GET", f"/interim/{name}"), 404, "interim_table_not_found")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
-from html import unescape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 import httpx
 import pytest
-from app_client import AppClient
+from app_client import AppClient, ok, refused
+from page_reading import words
 from pages_world import SomebodyIs, World
 from planned_removals import STRANGE, plan_removal, quarantine_removal
 
@@ -24,9 +23,6 @@ from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.removal import RemovalItemsShape, RemovalsShape
 
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
 pytestmark = pytest.mark.one_database
 ORDERS = TableName("lake", "db", "orders")
 
@@ -36,119 +32,99 @@ def planned(world: World) -> Removal:
     return plan_removal(world.store, ORDERS)
 
 
-@pytest.fixture
-def ask(app: FastAPI) -> AppClient:
-    return AppClient(app)
-
-
-def ok(answer: httpx.Response, status: int = 200) -> Any:
-    assert answer.status_code == status, answer.text
-    return answer.json()
-
-
-def refused(answer: httpx.Response, status: int, error: str) -> str:
-    assert (answer.status_code, answer.json()["error"]) == (status, error), answer.text
-    return str(answer.json()["detail"])
-
-
-def words(answer: httpx.Response) -> str:
-    assert answer.status_code == 200, answer.text
-    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", answer.text)))
-
-
-def test_removals_are_listed_with_their_items_page_by_page(ask: AppClient, planned: Removal, world: World) -> None:
+def test_removals_are_listed_with_their_items_page_by_page(api: AppClient, planned: Removal, world: World) -> None:
     other = plan_removal(world.store, TableName("lake", "db", "other"), files=1)
-    first = ok(ask("GET", "/removals?limit=1"))
-    rest = ok(ask("GET", f"/removals?cursor={first['next']}"))
+    first = ok(api("GET", "/removals?limit=1"))
+    rest = ok(api("GET", f"/removals?cursor={first['next']}"))
     listed = [each["removal_id"] for page in (first, rest) for each in page["removals"]]
     assert sorted(listed) == sorted([other.removal_id, planned.removal_id])
     RemovalsShape.model_validate_json(json.dumps(first))
-    assert ok(ask("GET", "/removals?state=approved"))["removals"] == []
-    assert ok(ask("GET", f"/removals/{planned.removal_id}"))["items"] == 3
+    assert ok(api("GET", "/removals?state=approved"))["removals"] == []
+    assert ok(api("GET", f"/removals/{planned.removal_id}"))["items"] == 3
 
     path = f"/removals/{planned.removal_id}/items"
-    page = ok(ask("GET", f"{path}?limit=2"))
+    page = ok(api("GET", f"{path}?limit=2"))
     RemovalItemsShape.model_validate_json(json.dumps(page))
     assert (page["items"][0]["name"], page["next"]) == (STRANGE, 2)
-    assert ok(ask("GET", f"{path}?cursor=2"))["next"] is None
-    downloaded = ask("GET", f"{path}.csv")
+    assert ok(api("GET", f"{path}?start=2"))["next"] is None
+    downloaded = api("GET", f"{path}.csv")
     assert downloaded.headers["content-disposition"] == f'attachment; filename="removal-{planned.removal_id}.csv"'
     rows = list(csv.reader(io.StringIO(downloaded.text, newline="")))
     assert [row[0] for row in rows] == ["name", STRANGE, "s3://lake/orders/data/1.parquet", "s3://lake/orders/data/2.parquet"]
 
 
-def test_an_approved_removal_is_run_by_a_job_and_each_change_is_audited(ask: AppClient, planned: Removal, world: World) -> None:
+def test_an_approved_removal_is_run_by_a_job_and_each_change_is_audited(api: AppClient, planned: Removal, world: World) -> None:
     path = f"/removals/{planned.removal_id}"
-    assert "awaits approval" in refused(ask("POST", f"{path}/run"), 409, "removal_not_possible")
-    approved = ok(ask("POST", f"{path}/approve?comment=fine"))
+    assert "awaits approval" in refused(api("POST", f"{path}/run"), 409, "removal_not_possible")["detail"]
+    approved = ok(api("POST", f"{path}/approve?comment=fine"))
     assert (approved["state"], approved["comment"]) == ("approved", "fine")
-    assert ok(ask("POST", f"{path}/approve"))["comment"] == "fine", "the same user may repeat it"
+    assert ok(api("POST", f"{path}/approve"))["comment"] == "fine", "the same user may repeat it"
 
-    answer = ask("POST", f"{path}/run")
+    answer = api("POST", f"{path}/run")
     job = ok(answer, 202)
     assert answer.headers["location"] == f"/jobs/{job['job_id']}"
     assert Jobs(world.store).get(job["job_id"]).options == {"remove_orphan_files": {"removal_id": planned.removal_id}}
-    refused(ask("POST", f"{path}/run"), 409, "table_locked")
+    refused(api("POST", f"{path}/run"), 409, "table_locked")
     assert [entry.change for entry in AuditTrail(world.store).of(f"removal:{planned.removal_id}")] == ["approve_removal"]
-    assert f'href="/ui/removals/{planned.removal_id}">removal:' in ask("GET", "/ui/audit").text
-    assert ok(ask("POST", f"{path}/reject"))["state"] == "rejected"
-    assert "was rejected" in refused(ask("POST", f"{path}/approve"), 409, "removal_not_possible")
+    assert f'href="/ui/removals/{planned.removal_id}">removal:' in api("GET", "/ui/audit").text
+    assert ok(api("POST", f"{path}/reject"))["state"] == "rejected"
+    assert "was rejected" in refused(api("POST", f"{path}/approve"), 409, "removal_not_possible")["detail"]
 
 
-def test_a_viewer_reads_the_list_and_decides_nothing(ask: AppClient, planned: Removal, auth: SomebodyIs, world: World) -> None:
+def test_a_missing_removal_is_a_404_and_a_viewer_reads_the_list_and_decides_nothing(
+    api: AppClient, planned: Removal, auth: SomebodyIs, world: World
+) -> None:
+    for removal_id in ["0" * 32, "0" * 31, "A" * 32, "no%00id", ""]:
+        for path in (f"/removals/{removal_id}", f"/removals/{removal_id}/items", f"/removals/{removal_id}/items.csv"):
+            refused(api("GET", path), 404, "removal_not_found")
+        refused(api("POST", f"/removals/{removal_id}/approve"), 404, "removal_not_found")
+
     auth.user = User("rudi", may_edit=False)
     path = f"/removals/{planned.removal_id}"
-    ok(ask("GET", path))
+    ok(api("GET", path))
     for change in ("approve", "reject", "run", "restore"):
-        refused(ask("POST", f"{path}/{change}"), 403, "forbidden")
-    refused(ask("POST", "/tables/db/orders/restore"), 403, "forbidden")
+        refused(api("POST", f"{path}/{change}"), 403, "forbidden")
+    refused(api("POST", "/tables/db/orders/restore"), 403, "forbidden")
     assert Removals(world.store).get(planned.removal_id).decided_by is None
     for page in ("/ui/removals", f"/ui{path}"):
-        html = ask("GET", page, accept="text/html").text
+        html = api("GET", page, accept="text/html").text
         assert "data-url" not in html
         assert "read-only access" in html
 
 
-@pytest.mark.parametrize("removal_id", ["0" * 32, "0" * 31, "A" * 32, "no%00id", ""])
-def test_a_missing_removal_is_a_404_however_its_id_is_spelt(ask: AppClient, planned: Removal, removal_id: str) -> None:
-    for path in (f"/removals/{removal_id}", f"/removals/{removal_id}/items", f"/removals/{removal_id}/items.csv"):
-        refused(ask("GET", path), 404, "removal_not_found")
-    refused(ask("POST", f"/removals/{removal_id}/approve"), 404, "removal_not_found")
-
-
-def test_the_pages_show_what_would_be_deleted_and_what_a_person_may_do(ask: AppClient, world: World) -> None:
-    empty = words(ask("GET", "/ui/removals", accept="text/html"))
+def test_the_pages_show_what_would_be_deleted_and_what_a_person_may_do(api: AppClient, world: World) -> None:
+    empty = words(api("GET", "/ui/removals", accept="text/html"))
     assert "No removals" in empty
     removal = plan_removal(world.store, ORDERS, files=450)
-    listed = words(ask("GET", "/ui/removals", accept="text/html"))
+    listed = words(api("GET", "/ui/removals", accept="text/html"))
     assert f"{removal.removal_id[:12]} db. orders awaiting approval 450 orphan files, 450.0 KiB" in listed
-    assert "No matching removals" in words(ask("GET", "/ui/removals?state=failed", accept="text/html"))
+    assert "No matching removals" in words(api("GET", "/ui/removals?state=failed", accept="text/html"))
 
-    short = ask("GET", f"/ui/removals/{removal.removal_id[:12]}", accept="text/html")
+    short = api("GET", f"/ui/removals/{removal.removal_id[:12]}", accept="text/html")
     assert short.headers["location"] == f"/ui/removals/{removal.removal_id}"
-    page = ask("GET", f"/ui/removals/{removal.removal_id}", accept="text/html")
+    page = api("GET", f"/ui/removals/{removal.removal_id}", accept="text/html")
     assert "<script>alert" not in page.text
     assert f'data-url="/removals/{removal.removal_id}/approve"' in page.text
-    assert 'href="?cursor=200"' in page.text
-    last = ask("GET", f"/ui/removals/{removal.removal_id}?cursor=400", accept="text/html").text
-    assert (last.count("data-key="), 'href="?cursor=200"' in last, 'rel="next"' in last) == (50, True, False)
+    assert 'href="?start=200"' in page.text
+    last = api("GET", f"/ui/removals/{removal.removal_id}?start=400", accept="text/html").text
+    assert (last.count("data-key="), 'href="?start=200"' in last, 'rel="next"' in last) == (50, True, False)
 
-    ok(ask("POST", f"/removals/{removal.removal_id}/approve"))
-    page = ask("GET", f"/ui/removals/{removal.removal_id}", accept="text/html")
+    ok(api("POST", f"/removals/{removal.removal_id}/approve"))
+    page = api("GET", f"/ui/removals/{removal.removal_id}", accept="text/html")
     assert f'data-url="/removals/{removal.removal_id}/run"' in page.text
     assert "approved it" in words(page)
 
 
-def test_files_in_quarantine_are_listed_with_their_expiry_and_restored_by_a_job(ask: AppClient, world: World) -> None:
+def test_files_in_quarantine_are_listed_with_their_expiry_and_restored_by_a_job(api: AppClient, world: World) -> None:
     removal = quarantine_removal(world.store, ORDERS)
     path = f"/removals/{removal.removal_id}"
     assert removal.quarantined_until is not None
-    (listed,) = ok(ask("GET", "/removals?state=quarantined"))["removals"]
+    (listed,) = ok(api("GET", "/removals?state=quarantined"))["removals"]
     assert (listed["quarantined"], listed["quarantined_until"][:19]) == (3, removal.quarantined_until.isoformat()[:19])
-    page = ask("GET", f"/ui{path}", accept="text/html")
+    page = api("GET", f"/ui{path}", accept="text/html")
     assert f'data-url="{path}/restore"' in page.text
     assert page.text.count(f'data-url="{path}/restore?file=') == 3
-    for shown in (page, ask("GET", "/ui/removals?state=quarantined", accept="text/html")):
+    for shown in (page, api("GET", "/ui/removals?state=quarantined", accept="text/html")):
         assert "3 in quarantine (deleted for good in 7 d" in words(shown)
 
     def asked_for(answer: httpx.Response) -> Any:
@@ -156,15 +132,15 @@ def test_files_in_quarantine_are_listed_with_their_expiry_and_restored_by_a_job(
         assert answer.headers["location"] == f"/jobs/{job['job_id']}"
         jobs = Jobs(world.store)
         options = jobs.get(job["job_id"]).options["remove_orphan_files"]
-        refused(ask("POST", f"{path}/restore"), 409, "table_locked")
+        refused(api("POST", f"{path}/restore"), 409, "table_locked")
         jobs.cancel(job["job_id"])
         return options
 
-    assert asked_for(ask("POST", f"{path}/restore")) == {"restore": removal.removal_id}
-    one = ask("POST", f"{path}/restore?{urlencode({'file': STRANGE})}")
+    assert asked_for(api("POST", f"{path}/restore")) == {"restore": removal.removal_id}
+    one = api("POST", f"{path}/restore?{urlencode({'file': STRANGE})}")
     assert asked_for(one) == {"restore": removal.removal_id, "restore_files": [STRANGE]}
-    assert asked_for(ask("POST", "/tables/db/orders/restore")) == {"restore": "all"}
-    refused(ask("POST", "/tables/db/other/restore"), 409, "nothing_in_quarantine")
-    refused(ask("POST", f"/removals/{plan_removal(world.store, ORDERS).removal_id}/restore"), 409, "nothing_in_quarantine")
-    refused(ask("POST", f"{path}/restore?file=%00"), 400, "invalid_option")
-    refused(ask("POST", f"/removals/{'0' * 32}/restore"), 404, "removal_not_found")
+    assert asked_for(api("POST", "/tables/db/orders/restore")) == {"restore": "all"}
+    refused(api("POST", "/tables/db/other/restore"), 409, "nothing_in_quarantine")
+    refused(api("POST", f"/removals/{plan_removal(world.store, ORDERS).removal_id}/restore"), 409, "nothing_in_quarantine")
+    refused(api("POST", f"{path}/restore?file=%00"), 400, "invalid_option")
+    refused(api("POST", f"/removals/{'0' * 32}/restore"), 404, "removal_not_found")

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from app_client import AppClient
 from pages_world import World, open_world
+from query_plans import scans, sent_by
 
 from airflow_snowpack.api.roles import DagState, read_roles
 from airflow_snowpack.scheduling import CommitsAdded, CustomEvents, Schedule, Schedules, run_now
@@ -127,8 +128,6 @@ def test_a_process_that_runs_costs_one_statement_and_work_for_a_missing_one_a_se
 
 
 def test_looking_for_work_walks_over_no_jobs_and_no_schedules(world: World) -> None:
-    from query_plans import scans, sent_by
-
     world.submit(TABLE)
     sent = sent_by(world.store, lambda: read_roles(world.store))
     assert scans(world.store, sent, ["jobs", "job_queue", "table_locks", "schedules", "launches", "interim_tables"]) == []

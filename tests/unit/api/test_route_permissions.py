@@ -90,7 +90,7 @@ def test_every_route_answers_a_user_by_the_table(api: AppClient, auth: SomebodyI
     assert surprises == []
 
 
-def test_a_user_who_may_not_trigger_the_dag_learns_which_permission_is_missing(
+def test_what_starts_a_dag_needs_the_permission_to_trigger_the_old_and_the_new_one(
     api: AppClient, auth: SomebodyIs, world: World
 ) -> None:
     set_up(world)
@@ -100,10 +100,6 @@ def test_a_user_who_may_not_trigger_the_dag_learns_which_permission_is_missing(
     assert "olga may not start the DAG 'payroll'" in answer.json()["detail"]
     assert "POST on the runs of the DAG" in answer.json()["detail"]
 
-
-def test_a_change_of_the_dag_needs_the_permission_for_the_old_and_for_the_new_one(
-    api: AppClient, auth: SomebodyIs, world: World
-) -> None:
     set_up(world)
     auth.user = OPERATOR
     mine = {"dag_id": "mine", "trigger": {"every": "4h"}}

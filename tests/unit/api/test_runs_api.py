@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pytest
 from app_client import AppClient
 from pages_world import SomebodyIs, World
 
@@ -13,9 +12,6 @@ from airflow_snowpack.api import User
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.tables.schedules import launches
 from airflow_snowpack.wire.run import RegisteredRunShape
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
 
 FEATURES: dict[str, Any] = {
     "name": "features",
@@ -25,11 +21,6 @@ FEATURES: dict[str, Any] = {
     "tz": "Europe/Berlin",
     "preservation": "FULL",
 }
-
-
-@pytest.fixture
-def api(app: FastAPI) -> AppClient:
-    return AppClient(app)
 
 
 def confs(world: World) -> list[Any]:
@@ -53,8 +44,6 @@ def test_a_run_is_registered_read_changed_and_unregistered(api: AppClient) -> No
     assert api("GET", "/runs/features").status_code == 404
     assert api("DELETE", "/runs/features").json()["error"] == "run_not_found"
 
-
-def test_what_is_not_there_is_registered_with_put_and_its_name_is_that_of_the_address(api: AppClient) -> None:
     assert api("PUT", "/runs/features", {"dag_id": "d"}).status_code == 200
     before = api("GET", "/runs/features").json()
     assert api("PUT", "/runs/features", before["definition"]).json() == before
@@ -62,7 +51,7 @@ def test_what_is_not_there_is_registered_with_put_and_its_name_is_that_of_the_ad
     assert (other.status_code, other.json()["error"], other.json()["field"]) == (422, "invalid_run", "name")
 
 
-def test_enabling_and_disabling_twice_is_doing_it_once(api: AppClient) -> None:
+def test_a_run_is_enabled_and_disabled_here_alone_and_twice_is_once(api: AppClient) -> None:
     api("POST", "/runs", FEATURES)
     disabled = [api("POST", "/runs/features/disable").json() for _ in range(2)]
     enabled = [api("POST", "/runs/features/enable").json() for _ in range(2)]
@@ -70,6 +59,18 @@ def test_enabling_and_disabling_twice_is_doing_it_once(api: AppClient) -> None:
     assert disabled[0] == disabled[1]
     assert enabled[0] == enabled[1]
     assert (disabled[0]["enabled"], disabled[0]["next_run_at"], enabled[0]["enabled"]) == (False, None, True)
+
+    assert api("GET", "/schedules/features").json()["origin"] == "run"
+    schedule = {"dag_id": "d", "trigger": {"every": "4h"}}
+    refused = [
+        api("PUT", "/schedules/features", schedule),
+        api("DELETE", "/schedules/features"),
+        api("POST", "/schedules/features/suspend"),
+        api("POST", "/schedules/features/resume"),
+    ]
+
+    assert {(said.status_code, said.json()["error"]) for said in refused} == {(409, "kept_by_run")}
+    assert api("GET", "/runs/features").json()["enabled"] is True
 
 
 def test_a_start_says_which_run_it_will_be_and_takes_values_for_it(api: AppClient, world: World) -> None:
@@ -119,21 +120,6 @@ def test_names_that_are_taken_are_told_by_whom(api: AppClient) -> None:
     assert api("POST", "/schedules", schedule | {"name": "features"}).json()["error"] == "name_taken"
 
 
-def test_its_schedule_is_listed_and_changed_only_here(api: AppClient) -> None:
-    api("POST", "/runs", FEATURES)
-    assert api("GET", "/schedules/features").json()["origin"] == "run"
-    schedule = {"dag_id": "d", "trigger": {"every": "4h"}}
-    refused = [
-        api("PUT", "/schedules/features", schedule),
-        api("DELETE", "/schedules/features"),
-        api("POST", "/schedules/features/suspend"),
-        api("POST", "/schedules/features/resume"),
-    ]
-
-    assert {(said.status_code, said.json()["error"]) for said in refused} == {(409, "kept_by_run")}
-    assert api("GET", "/runs/features").json()["enabled"] is True
-
-
 def test_runs_are_listed_by_filter_and_by_pages(api: AppClient) -> None:
     for name, dag, enabled in (("a", "load", True), ("b", "make", False), ("c", "make", True)):
         api("POST", "/runs", {"name": name, "dag_id": dag, "enabled": enabled})
@@ -148,7 +134,7 @@ def test_runs_are_listed_by_filter_and_by_pages(api: AppClient) -> None:
     assert (first["next"], names(f"?cursor={first['next']}")) == ("b", ["c"])
 
 
-def test_whoever_may_only_read_changes_nothing(api: AppClient, auth: SomebodyIs, world: World) -> None:
+def test_whoever_may_only_read_changes_nothing_and_sees_no_buttons(api: AppClient, auth: SomebodyIs, world: World) -> None:
     api("POST", "/runs", FEATURES)
     auth.user = User("vic", may_edit=False)
     asked = [api("POST", "/runs", FEATURES), api("PUT", "/runs/features", FEATURES), api("DELETE", "/runs/features")]
@@ -157,6 +143,7 @@ def test_whoever_may_only_read_changes_nothing(api: AppClient, auth: SomebodyIs,
     assert {said.status_code for said in asked} == {403}
     assert api("GET", "/runs/features").status_code == 200
     assert confs(world) == []
+    assert "data-url=" not in api("GET", "/ui/runs").text
 
 
 def test_each_change_is_in_the_audit_trail_with_its_door(api: AppClient, world: World) -> None:
@@ -195,10 +182,3 @@ def test_the_page_of_registered_runs_shows_those_without_a_cron_too(api: AppClie
     assert 'href="/ui/runs"' in api("GET", "/ui/schedules").text
     assert "it is started by hand only" in api("GET", "/ui/schedules/backfill").text
     assert 'href="/ui/runs?search=backfill">run:backfill</a>' in api("GET", "/ui/audit").text
-
-
-def test_whoever_may_only_read_sees_the_page_without_its_buttons(api: AppClient, auth: SomebodyIs) -> None:
-    api("POST", "/runs", FEATURES)
-    auth.user = User("vic", may_edit=False)
-
-    assert "data-url=" not in api("GET", "/ui/runs").text

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
+import html
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import httpx
 import pytest
+from page_reading import HOSTILE, Browser, row, words
 from pages_world import SomebodyIs, World
 from schedules_world import PAUSED, Made, make_schedules
 
 from airflow_snowpack.api.pages.schedules import declared
-from airflow_snowpack.scheduling import Delay, Event, Gate, GatePlace, MaxRuns, SinceLastRun, TimeWindow, run_now
+from airflow_snowpack.scheduling import (
+    Delay,
+    Event,
+    Gate,
+    GatePlace,
+    MaxRuns,
+    SinceLastRun,
+    TimeWindow,
+    parse_schedules,
+    run_now,
+)
 from airflow_snowpack.scheduling.sources.source import ProblemKind, SourceProblem, record_problems
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
-HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 EVERY_PAGE = ("/ui/schedules", "/ui/pending", "/ui/events")
 
 
@@ -29,47 +34,19 @@ def made(world: World) -> Made:
     return make_schedules(world)
 
 
-@pytest.fixture
-def get(app: FastAPI) -> Callable[..., httpx.Response]:
-    """Ask the app for a page, without a network between."""
-
-    def ask(path: str, root: str = "") -> httpx.Response:
-        async def answer() -> httpx.Response:
-            transport = httpx.ASGITransport(app=app, root_path=root)
-            async with httpx.AsyncClient(transport=transport, base_url="http://snowpack.test") as client:
-                return await client.get(path, headers={"Accept": "text/html"})
-
-        return asyncio.run(answer())
-
-    return ask
-
-
-def words(page: httpx.Response) -> str:
-    """What a person reads: no tags, no runs of spaces."""
-    assert page.status_code == 200, page.text
-    return " ".join(re.sub(r"<[^>]+>", " ", page.text).split())
-
-
-def row(page: httpx.Response, key: str) -> str:
-    """What a person reads in one row of a list."""
-    (found,) = re.findall(rf'<tr data-key="{re.escape(key)}">(.*?)</tr>', page.text, re.DOTALL)
-    return " ".join(re.sub(r"<[^>]+>", " ", found).split())
-
-
-@pytest.mark.parametrize(
-    ("path", "shown"),
-    [
+def test_an_empty_page_says_why_it_is_empty_and_what_to_do(browser: Browser) -> None:
+    for path, shown in [
         ("/ui/schedules", "A schedule starts a DAG when enough data has arrived"),
         ("/ui/pending", "An event of an enabled schedule creates a pending run."),
         ("/ui/events", "Commits to tables of schedules"),
-    ],
-)
-def test_an_empty_page_says_why_it_is_empty_and_what_to_do(get: Any, path: str, shown: str) -> None:
-    assert shown in words(get(path))
+    ]:
+        assert shown in words(browser.get(path))
 
 
-def test_a_schedule_shows_how_far_its_trigger_is(get: Any, made: Made) -> None:
-    page = get("/ui/schedules")
+def test_a_schedule_shows_how_far_its_trigger_is_what_blocks_it_and_why_its_run_cannot_be_started(
+    browser: Browser, made: Made
+) -> None:
+    page = browser.get("/ui/schedules")
 
     counting = row(page, "counts")
     assert "3 of 5 partitions of analytics.page_views and 38.2 GiB of 93.1 GiB of analytics.page_views" in counting
@@ -77,36 +54,41 @@ def test_a_schedule_shows_how_far_its_trigger_is(get: Any, made: Made) -> None:
     assert 'width="600"' in page.text
     assert 'width="410"' in page.text
 
+    delayed = row(page, "is_delayed")
+    assert "delay delayed by 10 min until" in delayed
+    assert "max concurrent 0 of at most 2 runs of maintain_page_views are active" in delayed
 
-def test_a_schedule_shows_its_sources_and_what_is_wrong_with_them(get: Any, made: Made) -> None:
+    assert f"starting {PAUSED}" in row(page, "cannot_start")
+
+    page = browser.get("/ui/audit")
+
+    assert 'href="/ui/schedules/counts"' in page.text
+    assert "created" in words(page)
+
+    (shown,) = re.findall(r'<pre id="definition"[^>]*>(.*?)</pre>', browser.get("/ui/schedules/counts").text, re.DOTALL)
+    assert parse_schedules(html.unescape(shown), "page") == [made.schedules.get("counts").schedule]
+
+
+def test_a_schedule_shows_its_sources_what_is_wrong_with_them_and_its_deadline(browser: Browser, made: Made) -> None:
     made.create("joined", {"all_of": [{"commits_added": "web.a"}, {"runs_succeeded": "gone"}]})
     store = made.world.store
     found = SourceProblem.found(ProblemKind.MISSING, store.clock())
     record_problems(store, {"table:lake.web.a": found, "dag:gone": found}, {})
-    shown = words(get("/ui/schedules/joined"))
+    shown = words(browser.get("/ui/schedules/joined"))
     assert "Its trigger cannot be satisfied at present: the table web.a does not exist; the DAG gone does not exist." in shown
     assert "No scheduler is running" in shown
     assert "table web.a the table web.a does not exist found" in shown
     assert "dag gone the DAG gone does not exist found" in shown
-    assert "the table web.a does not exist" in row(get("/ui/schedules"), "joined")
-    assert words(get("/ui/schedules")).count("No scheduler is running") == 1
+    assert "the table web.a does not exist" in row(browser.get("/ui/schedules"), "joined")
+    assert words(browser.get("/ui/schedules")).count("No scheduler is running") == 1
     SignOfLife(store, Role.SCHEDULER).beat()
-    assert "No scheduler is running" not in words(get("/ui/schedules"))
+    assert "No scheduler is running" not in words(browser.get("/ui/schedules"))
 
-
-def test_a_schedule_shows_its_deadline(get: Any, made: Made) -> None:
     inputs = {"all_of": [{"custom_events": {"name": name}} for name in ("left", "right")]}
     made.create("morning", {"at_latest": {"trigger": inputs, "by": {"cron": "0 7 * * *"}}})
-    shown = words(get("/ui/schedules/morning"))
+    shown = words(browser.get("/ui/schedules/morning"))
     assert "0 of 1 events named left and 0 of 1 events named right or at the latest by 0 7 * * * (UTC)" in shown
     assert "runs at the latest in" in shown
-
-
-def test_a_schedule_shows_what_blocks_it_until_when_and_what_is_met(get: Any, made: Made) -> None:
-    delayed = row(get("/ui/schedules"), "is_delayed")
-
-    assert "delay delayed by 10 min until" in delayed
-    assert "max concurrent 0 of at most 2 runs of maintain_page_views are active" in delayed
 
 
 def test_a_duration_of_a_constraint_is_shown_as_people_write_it() -> None:
@@ -119,46 +101,56 @@ def test_a_duration_of_a_constraint_is_shown_as_people_write_it() -> None:
     ]
 
 
-def test_a_run_that_cannot_be_started_says_why_in_the_list(get: Any, made: Made) -> None:
-    assert f"starting {PAUSED}" in row(get("/ui/schedules"), "cannot_start")
-
-
-def test_the_last_launches_lead_to_the_runs_in_airflow(get: Any, made: Made, auth: SomebodyIs) -> None:
+def test_the_last_launches_lead_to_the_runs_in_airflow_and_every_address_is_below_the_root_of_the_app(
+    browser: Browser, made: Made, auth: SomebodyIs
+) -> None:
     auth.probes_are_open = False
     (launch,) = made.airflow.started
     address = f"/af/dags/maintain_page_views/runs/{launch.run_id}"
 
-    assert f'href="{address}" target="_top"' in get("/af/snowpack/ui/schedules", root="/af/snowpack").text
-    assert f'href="{address}" target="_top"' in get("/af/snowpack/ui/schedules/launched", root="/af/snowpack").text
-    assert "/af/dags/" not in get("/ui/schedules").text
+    assert f'href="{address}" target="_top"' in browser.get("/af/snowpack/ui/schedules", root="/af/snowpack").text
+    assert f'href="{address}" target="_top"' in browser.get("/af/snowpack/ui/schedules/launched", root="/af/snowpack").text
+    assert "/af/dags/" not in browser.get("/ui/schedules").text
+    for path in (*EVERY_PAGE, "/ui/schedules/counts"):
+        page = browser.get(f"/af/snowpack{path}", root="/af/snowpack").text
+        for address in re.findall(r'(?:href|src|action)="([^"#?][^"]*)"', page):
+            assert address.startswith("/af/"), address
 
 
-def test_schedules_are_narrowed_by_the_address(get: Any, made: Made) -> None:
+def test_schedules_are_narrowed_by_the_address_and_one_that_is_not_there_is_a_page_that_says_so(
+    browser: Browser, made: Made
+) -> None:
     def names(query: str) -> list[str]:
-        return re.findall(r'<tr data-key="(\w+)">', get(f"/ui/schedules?{query}").text)
+        return re.findall(r'<tr data-key="(\w+)">', browser.get(f"/ui/schedules?{query}").text)
 
     assert names("state=suspended") == ["suspended"]
     assert names("dag=maintain_paused") == ["cannot_start"]
     assert names("search=COUNT") == ["counts"]
     assert names("state=lost") == ["cannot_start", "counts", "is_delayed", "launched", "suspended"]
-    assert "No matching schedules" in words(get("/ui/schedules?search=nothing"))
+    assert "No matching schedules" in words(browser.get("/ui/schedules?search=nothing"))
+
+    for name in ["never", "1x", "a%00b", "%3Cscript%3E"]:
+        answer = browser.get(f"/ui/schedules/{name}")
+
+        assert answer.status_code == 404
+        assert "Schedule not found" in answer.text
 
 
-def test_a_long_list_goes_by_pages(get: Any, made: Made) -> None:
+def test_a_long_list_goes_by_pages(browser: Browser, made: Made) -> None:
     for number in range(60):
         made.create(f"z{number:02}", {"every": "1h"})
-    first = get("/ui/schedules").text
-    (address,) = re.findall(r'href="\?(cursor=[^"]+)" rel="next"', first)
-    rest = get(f"/ui/schedules?{address}").text
+    first = browser.get("/ui/schedules").text
+    (address,) = re.findall(r'href="\?(after=[^"]+)" rel="next"', first)
+    rest = browser.get(f"/ui/schedules?{address}").text
 
     assert len(re.findall(r"<tr data-key", first)) == 50
     assert len(re.findall(r"<tr data-key", rest)) == 15
     assert 'rel="next"' not in rest
 
 
-def test_the_page_of_a_schedule_tells_all_of_it(get: Any, made: Made) -> None:
+def test_the_page_of_a_schedule_tells_all_of_it(browser: Browser, made: Made) -> None:
     run_now(made.schedules, "launched")
-    page = get("/ui/schedules/launched")
+    page = browser.get("/ui/schedules/launched")
     said = words(page)
 
     assert "launched is enabled and starts maintain_page_views." in said
@@ -171,25 +163,8 @@ def test_the_page_of_a_schedule_tells_all_of_it(get: Any, made: Made) -> None:
     assert "is starting" in said
 
 
-def test_the_definition_on_the_page_can_be_read_again(get: Any, made: Made) -> None:
-    import html
-
-    from airflow_snowpack.scheduling import parse_schedules
-
-    (shown,) = re.findall(r'<pre id="definition"[^>]*>(.*?)</pre>', get("/ui/schedules/counts").text, re.DOTALL)
-    assert parse_schedules(html.unescape(shown), "page") == [made.schedules.get("counts").schedule]
-
-
-@pytest.mark.parametrize("name", ["never", "1x", "a%00b", "%3Cscript%3E"])
-def test_a_schedule_that_is_not_there_is_a_page_that_says_so(get: Any, name: str) -> None:
-    answer = get(f"/ui/schedules/{name}")
-
-    assert answer.status_code == 404
-    assert "Schedule not found" in answer.text
-
-
-def test_the_queue_shows_states_reasons_and_next_checks(get: Any, made: Made) -> None:
-    rows = re.findall(r"<tr data-key.*?</tr>", get("/ui/pending").text, re.DOTALL)
+def test_the_queue_shows_states_reasons_and_next_checks_and_is_narrowed_by_the_address(browser: Browser, made: Made) -> None:
+    rows = re.findall(r"<tr data-key.*?</tr>", browser.get("/ui/pending").text, re.DOTALL)
     rows_by_name = {text.split()[0]: text for text in (" ".join(re.sub(r"<[^>]+>", " ", row).split()) for row in rows)}
 
     assert "waits for its trigger" in rows_by_name["counts"]
@@ -198,57 +173,55 @@ def test_the_queue_shows_states_reasons_and_next_checks(get: Any, made: Made) ->
     assert f"starting {PAUSED}" in rows_by_name["cannot_start"]
     assert len(rows_by_name) == 3
 
+    assert "counts" not in browser.get("/ui/pending?state=pending_launch").text
+    assert len(re.findall(r"<tr data-key", browser.get("/ui/pending?schedule=counts").text)) == 1
+    assert "No matching pending runs" in words(browser.get("/ui/pending?schedule=nothing"))
+    assert len(re.findall(r"<tr data-key", browser.get("/ui/pending?cursor=bent").text)) == 3
 
-def test_runs_that_wait_at_a_gate_stand_below_the_queue(get: Any, world: World) -> None:
-    assert "Runs at gates" not in get("/ui/pending").text
+
+def test_runs_that_wait_at_a_gate_stand_below_the_queue(browser: Browser, world: World) -> None:
+    assert "Runs at gates" not in browser.get("/ui/pending").text
     nobody_is_asked: Any = None
     for run_id in ("manual__1", HOSTILE):
         Gate(world.jobs.store, nobody_is_asked, GatePlace("gentle", run_id, "gate"), [Delay("10m")]).ask()
 
-    page = get("/ui/pending")
+    page = browser.get("/ui/pending")
 
     assert "manual__1 gate delayed by 10 min, until" in words(page)
     assert HOSTILE not in page.text
-    assert "Runs at gates" not in get("/ui/pending?schedule=counts").text
+    assert "Runs at gates" not in browser.get("/ui/pending?schedule=counts").text
 
 
-def test_the_queue_is_narrowed_by_the_address(get: Any, made: Made) -> None:
-    assert "counts" not in get("/ui/pending?state=pending_launch").text
-    assert len(re.findall(r"<tr data-key", get("/ui/pending?schedule=counts").text)) == 1
-    assert "No matching pending runs" in words(get("/ui/pending?schedule=nothing"))
-    assert len(re.findall(r"<tr data-key", get("/ui/pending?cursor=bent").text)) == 3
-
-
-def test_the_log_shows_what_came_and_is_narrowed_by_its_key(get: Any, made: Made) -> None:
-    said = words(get("/ui/events"))
+def test_the_log_shows_what_came_and_is_narrowed_by_its_key(browser: Browser, made: Made) -> None:
+    said = words(browser.get("/ui/events"))
     assert "event:orders_closed" in said
     assert "table:lake.analytics.page_views" in said
     assert "3 partitions" in said
     assert "All events are matched to schedules." in said
-    only = get("/ui/events?key=event:orders_closed").text
+    only = browser.get("/ui/events?key=event:orders_closed").text
     assert len(re.findall(r"<tr data-key", only)) == 1
 
     made.arrive(1)
-    assert "1 event not matched to schedules yet" in words(get("/ui/events"))
-    assert "No matching events" in words(get("/ui/events?key=event:never"))
+    assert "1 event not matched to schedules yet" in words(browser.get("/ui/events"))
+    assert "No matching events" in words(browser.get("/ui/events?key=event:never"))
 
 
-def test_whoever_may_only_read_sees_no_button_that_would_be_refused(get: Any, made: Made, auth: SomebodyIs) -> None:
-    editors = get("/ui/schedules").text
+def test_whoever_may_only_read_sees_no_button_that_would_be_refused(browser: Browser, made: Made, auth: SomebodyIs) -> None:
+    editors = browser.get("/ui/schedules").text
     assert "data-method" in editors
     assert auth.user is not None
     auth.user = type(auth.user)("anton", may_edit=False)
     for path in (*EVERY_PAGE, "/ui/schedules/counts"):
-        assert "data-method" not in get(path).text
+        assert "data-method" not in browser.get(path).text
 
 
-def test_what_comes_from_outside_is_text_on_every_page(get: Any, made: Made) -> None:
+def test_what_comes_from_outside_is_text_on_every_page(browser: Browser, made: Made) -> None:
     made.create("hostile", {"custom_events": {"name": HOSTILE}}, description=HOSTILE, conf={"x": HOSTILE})
     made.log.publish([Event(f"event:{HOSTILE}", made.world.clock(), {HOSTILE: 1}, {HOSTILE: HOSTILE})])
     made.work()
     for path in (*EVERY_PAGE, "/ui/schedules/hostile", f"/ui/events?key={HOSTILE}", f"/ui/schedules?search={HOSTILE}",
                  f"/ui/pending?schedule={HOSTILE}", "/ui/audit"):  # fmt: skip
-        page = get(path)
+        page = browser.get(path)
         assert page.status_code == 200
         assert "<script>alert" not in page.text
         assert "<img src=x" not in page.text
@@ -257,29 +230,16 @@ def test_what_comes_from_outside_is_text_on_every_page(get: Any, made: Made) -> 
         assert not [tag for tag in tags if re.search(r"\s(?:on\w+|style)=", tag)]
 
 
-def test_the_audit_trail_leads_to_the_schedule(get: Any, made: Made) -> None:
-    page = get("/ui/audit")
-
-    assert 'href="/ui/schedules/counts"' in page.text
-    assert "created" in words(page)
-
-
-def test_every_address_on_the_pages_is_below_the_root_of_the_app(get: Any, made: Made, auth: SomebodyIs) -> None:
-    auth.probes_are_open = False
-    for path in (*EVERY_PAGE, "/ui/schedules/counts"):
-        page = get(f"/af/snowpack{path}", root="/af/snowpack").text
-        for address in re.findall(r'(?:href|src|action)="([^"#?][^"]*)"', page):
-            assert address.startswith("/af/"), address
-
-
 @pytest.mark.parametrize("definition", [{"name": "counts", "trigger": {"moon_phase": "full"}}, [1], None], ids=str)
-def test_a_schedule_that_cannot_be_read_is_shown_with_the_reason_beside_the_others(get: Any, made: Made, definition: Any) -> None:
+def test_a_schedule_that_cannot_be_read_is_shown_with_the_reason_beside_the_others(
+    browser: Browser, made: Made, definition: Any
+) -> None:
     made.overwrite("counts", definition)
-    assert "not readable" in row(get("/ui/schedules"), "counts")
-    assert "is not usable" in row(get("/ui/schedules"), "counts")
-    assert "Delete…" in row(get("/ui/schedules"), "counts")
-    assert "delayed by 10 min" in row(get("/ui/schedules"), "is_delayed")
-    page = words(get("/ui/schedules/counts"))
+    assert "not readable" in row(browser.get("/ui/schedules"), "counts")
+    assert "is not usable" in row(browser.get("/ui/schedules"), "counts")
+    assert "Delete…" in row(browser.get("/ui/schedules"), "counts")
+    assert "delayed by 10 min" in row(browser.get("/ui/schedules"), "is_delayed")
+    page = words(browser.get("/ui/schedules/counts"))
     assert "Its definition cannot be read by this version" in page
     assert "Its events are kept" in page
-    assert "counts" in words(get("/ui/pending"))
+    assert "counts" in words(browser.get("/ui/pending"))

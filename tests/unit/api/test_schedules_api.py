@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -17,9 +17,6 @@ from airflow_snowpack.scheduling.pending_runs.checker import Checker
 from airflow_snowpack.scheduling.sources.source import ProblemKind, SourceProblem, record_problems
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.tables.schedules import schedules
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
 
 NIGHTLY: dict[str, Any] = {
     "name": "nightly",
@@ -49,18 +46,13 @@ class Airflow:
         return NotStarted("the DAG maintain is paused")
 
 
-@pytest.fixture
-def api(app: FastAPI) -> AppClient:
-    return AppClient(app)
-
-
 def work(world: World) -> None:
     Subscriber(world.store).step()
     Checker(world.store, Airflow()).step()
     Launcher(world.store, Airflow(), "test").step()
 
 
-def test_a_schedule_is_created_read_changed_and_deleted(api: AppClient) -> None:
+def test_a_schedule_is_created_read_changed_and_deleted_and_suspended_once(api: AppClient) -> None:
     created = api("POST", "/schedules", NIGHTLY)
     assert (created.status_code, created.headers["location"]) == (201, "/schedules/nightly")
     assert created.json()["origin"] == "hand"
@@ -75,6 +67,20 @@ def test_a_schedule_is_created_read_changed_and_deleted(api: AppClient) -> None:
 
     assert api("DELETE", "/schedules/nightly").status_code == 204
     assert api("GET", "/schedules/nightly").status_code == 404
+
+    api("POST", "/schedules", NIGHTLY)
+    changed = api("PUT", "/schedules/nightly", {"dag_id": "another", "trigger": {"every": "1h"}, "enabled": False})
+
+    assert changed.status_code == 200
+    assert changed.json()["enabled"] is True
+    assert changed.json()["definition"]["enabled"] is True
+
+    suspended = [api("POST", "/schedules/nightly/suspend").json() for _ in range(2)]
+    resumed = [api("POST", "/schedules/nightly/resume").json() for _ in range(2)]
+
+    assert suspended[0] == suspended[1]
+    assert resumed[0] == resumed[1]
+    assert (suspended[0]["enabled"], resumed[0]["enabled"]) == (False, True)
 
 
 def test_a_change_of_when_it_runs_is_refused_while_events_wait_until_it_may_discard_them(api: AppClient, world: World) -> None:
@@ -93,50 +99,24 @@ def test_a_change_of_when_it_runs_is_refused_while_events_wait_until_it_may_disc
     assert "Its pending runs are discarded" in api("GET", "/ui/schedules/nightly").text
 
 
-def test_a_change_needs_no_name_and_keeps_the_schedule_enabled(api: AppClient) -> None:
-    api("POST", "/schedules", NIGHTLY)
-    changed = api("PUT", "/schedules/nightly", {"dag_id": "another", "trigger": {"every": "1h"}, "enabled": False})
-
-    assert changed.status_code == 200
-    assert changed.json()["enabled"] is True
-    assert changed.json()["definition"]["enabled"] is True
-
-
-def test_suspending_and_resuming_twice_is_doing_it_once(api: AppClient) -> None:
-    api("POST", "/schedules", NIGHTLY)
-    suspended = [api("POST", "/schedules/nightly/suspend").json() for _ in range(2)]
-    resumed = [api("POST", "/schedules/nightly/resume").json() for _ in range(2)]
-
-    assert suspended[0] == suspended[1]
-    assert resumed[0] == resumed[1]
-    assert (suspended[0]["enabled"], resumed[0]["enabled"]) == (False, True)
-
-
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
+def test_what_is_wrong_with_a_schedule_is_named_by_its_field_and_what_is_no_json_is_refused(api: AppClient) -> None:
+    for body, field in [
         (NIGHTLY | {"trigger": {"custom_events": {"name": "x", "count": 0}}}, "trigger.custom_events.count"),
         (NIGHTLY | {"constraints": [{"delay": "10m"}, {"time_window": {"start": "25:00"}}]}, "constraints[1].time_window"),
         (NIGHTLY | {"nmae": "x"}, "nmae"),
         ({"name": "nightly"}, "dag_id"),
         (["no", "schedule"], "schedule"),
-    ],
-)
-def test_what_is_wrong_with_a_schedule_is_named_by_its_field(api: AppClient, body: Any, field: str) -> None:
-    answer = api("POST", "/schedules", body)
+    ]:
+        answer = api("POST", "/schedules", body)
 
-    assert answer.status_code == 422
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert answer.json()["error"] == "invalid_schedule"
-    assert answer.json()["field"].startswith(field)
+        assert answer.status_code == 422
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["error"] == "invalid_schedule"
+        assert answer.json()["field"].startswith(field)
 
+    for body in [b"", b"{", b'{"name": NaN}', b"\xff", b"[" * 100_000, b'{"trigger":' + b'{"all_of":[' * 20_000]:
+        assert api("POST", "/schedules", body).status_code == 422
 
-@pytest.mark.parametrize("body", [b"", b"{", b'{"name": NaN}', b"\xff", b"[" * 100_000, b'{"trigger":' + b'{"all_of":[' * 20_000])
-def test_a_body_that_is_no_json_is_refused(api: AppClient, body: bytes) -> None:
-    assert api("POST", "/schedules", body).status_code == 422
-
-
-def test_a_schedule_that_is_nested_beyond_measure_is_refused(api: AppClient) -> None:
     trigger = b'{"all_of": [' * 900 + b'{"every": "1h"}' + b"]}" * 900
     body = b'{"name": "deep", "dag_id": "maintain", "trigger": ' + trigger + b"}"
 
@@ -243,20 +223,8 @@ def test_running_now_says_which_run_it_will_be_and_why_it_has_not_started(api: A
     assert whats == ["launch_waits", "requested", "created"]
 
 
-def test_the_same_event_sent_again_is_one_event(api: AppClient) -> None:
-    body = {"name": "arrived", "amounts": {"records": 9}, "detail": {"by": "etl"}, "source_id": "7"}
-    first, second = api("POST", "/events", body), api("POST", "/events", body)
-
-    assert first.json() == second.json()
-    assert second.headers["idempotency-replayed"] == "true"
-    assert "idempotency-replayed" not in first.headers
-    (event,) = api("GET", "/events?key=event:arrived").json()["events"]
-    assert event["amounts"] == {"records": 9}
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_events_are_recorded_once_and_listed_by_pages_and_what_cannot_be_recorded_is_refused(api: AppClient) -> None:
+    for body in [
         {},
         {"name": ""},
         {"name": " "},
@@ -266,14 +234,10 @@ def test_the_same_event_sent_again_is_one_event(api: AppClient) -> None:
         {"name": "x", "at": "yesterday"},
         {"name": "x", "at": "2999-01-01T00:00:00Z"},
         {"name": "x", "detail": {"note": "a\x00b"}},
-    ],
-)
-def test_an_event_that_cannot_be_recorded_is_refused(api: AppClient, body: dict[str, Any]) -> None:
-    assert api("POST", "/events", body).status_code == 422
-    assert api("GET", "/events").json() == {"events": [], "next": None}
+    ]:
+        assert api("POST", "/events", body).status_code == 422
+        assert api("GET", "/events").json() == {"events": [], "next": None}
 
-
-def test_the_log_of_events_goes_by_pages(api: AppClient) -> None:
     for number in range(5):
         api("POST", "/events", {"name": f"e{number % 2}"})
 
@@ -281,6 +245,15 @@ def test_the_log_of_events_goes_by_pages(api: AppClient) -> None:
     rest = api("GET", f"/events?limit=3&cursor={first['next']}").json()
     assert [len(first["events"]), len(rest["events"]), rest["next"]] == [3, 2, None]
     assert len(api("GET", "/events?key=event:e1").json()["events"]) == 2
+
+    body = {"name": "arrived", "amounts": {"records": 9}, "detail": {"by": "etl"}, "source_id": "7"}
+    first, second = api("POST", "/events", body), api("POST", "/events", body)
+
+    assert first.json() == second.json()
+    assert second.headers["idempotency-replayed"] == "true"
+    assert "idempotency-replayed" not in first.headers
+    (event,) = api("GET", "/events?key=event:arrived").json()["events"]
+    assert event["amounts"] == {"records": 9}
 
 
 def test_whoever_may_only_read_changes_nothing(api: AppClient, auth: SomebodyIs, world: World) -> None:
