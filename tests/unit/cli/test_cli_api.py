@@ -17,14 +17,15 @@ from airflow_snowpack.jobs import Jobs
 TOKEN = "0123456789abcdef"
 
 
-def test_without_a_token_it_does_not_start_and_says_how_to_make_one(snowpack: Run) -> None:
+def test_without_a_port_or_a_token_of_some_length_it_does_not_start(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     said = snowpack("api")
 
     assert said.code == 1
     assert said.err.startswith("The API needs a token. Create one with `python -c")
 
+    for port in ["0", "65536", "http"]:
+        assert snowpack("api", "--port", port).code == 2
 
-def test_a_short_token_keeps_nobody_out_and_is_not_repeated(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_snowpack.cli.commands import api
 
     monkeypatch.setenv(api.TOKEN_VARIABLE, "hunter2")
@@ -33,11 +34,6 @@ def test_a_short_token_keeps_nobody_out_and_is_not_repeated(snowpack: Run, monke
     assert said.code == 1
     assert "has 7 characters and needs at least 16" in said.err
     assert "hunter2" not in said.err
-
-
-@pytest.mark.parametrize("port", ["0", "65536", "http"])
-def test_a_port_that_is_none_is_a_usage_problem(snowpack: Run, port: str) -> None:
-    assert snowpack("api", "--port", port).code == 2
 
 
 @pytest.mark.usefixtures("installation")
@@ -72,7 +68,9 @@ def test_a_token_file_that_cannot_be_read_or_is_empty_is_refused(tmp_path: Path,
         api.read_token(str(empty))
 
 
-def test_what_it_serves_is_the_installations_store_and_catalog(jobs: Jobs, flights: object) -> None:
+def test_it_serves_the_installations_store_and_catalog_also_when_the_catalog_is_down(
+    jobs: Jobs, flights: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from airflow_snowpack.hooks.services import open_services
 
     services = open_services()
@@ -81,8 +79,6 @@ def test_what_it_serves_is_the_installations_store_and_catalog(jobs: Jobs, fligh
     assert services.jobs.store.where == jobs.store.where
     services.close()
 
-
-def test_a_catalog_that_is_down_does_not_keep_it_from_opening_the_store(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow_snowpack.hooks.services import open_services
 
     monkeypatch.setenv("AIRFLOW_CONN_GONE", '{"conn_type": "iceberg", "host": "http://127.0.0.1:1"}')

@@ -52,7 +52,9 @@ def by_name(said_json: dict[str, list[dict[str, object]]]) -> dict[str, dict[str
     return {str(each["table"]): each for each in said_json["tables"]}
 
 
-def test_the_sick_table_is_listed_and_the_unreadable_one_has_its_reason(snowpack: Run, tables: Zoo) -> None:
+def test_every_table_is_listed_with_its_estimates_or_the_reason_why_it_cannot_be_read(
+    snowpack: Run, tables: Zoo, installation: Path
+) -> None:
     said = snowpack(*ASSESS)
 
     assert said.code == 0
@@ -63,8 +65,6 @@ def test_the_sick_table_is_listed_and_the_unreadable_one_has_its_reason(snowpack
     assert re.search(r"zoo\.missing_manifest +\| The metadata of table", said.out)
     assert "1 of 4 tables needs maintenance, and 1 cannot be read" in said.err
 
-
-def test_json_has_every_table_with_its_estimates(snowpack: Run, tables: Zoo) -> None:
     found = by_name(snowpack(*ASSESS, "-o", "json").json)
 
     assert [each["state"] for each in found.values()] == ["needs_maintenance", "unreadable", "healthy", "healthy"]
@@ -75,6 +75,23 @@ def test_json_has_every_table_with_its_estimates(snowpack: Run, tables: Zoo) -> 
     assert need["estimate"]["bytes_rewritten"] == sick["bytes_rewritten"] > 0  # type: ignore[operator]
     assert sum(part["points"] for part in sick["score_parts"]) == sick["score"]  # type: ignore[attr-defined]
     assert found["zoo.missing_manifest"]["score"] is None
+
+    found = snowpack(*ASSESS, "zoo.healthy", "zoo.healthy", "-o", "json").json["tables"]
+
+    assert [row["state"] for row in found] == ["healthy"]
+
+    assert snowpack(*ASSESS, "--html", "report.html").code == 0
+
+    page = (installation / "report.html").read_text()
+    read = References()
+    read.feed(page)
+    assert (read.loaded, read.open) == ([], [])
+    assert "url(" not in page
+    assert "@import" not in page
+    assert "zoo.unpartitioned" in page
+    assert "zoo.missing_manifest" in page
+    assert page.count("<svg") >= 3
+    assert not (installation / "report.html.resume").exists()
 
 
 def test_nothing_is_written_and_no_store_is_needed(
@@ -97,22 +114,19 @@ def everything_in(folder: Path) -> dict[str, object]:
     return {**files, "catalog": rows, "here": sorted(path.name for path in folder.iterdir())}
 
 
-@pytest.mark.parametrize(
-    ("kind", "blocked"),
-    [
+def test_what_blocks_maintenance_is_named_and_what_an_excluded_table_would_save_is_counted_all_the_same(
+    snowpack: Run, zoo: Zoo
+) -> None:
+    for kind, blocked in [
         ("skipped", "Excluded from maintenance: "),
         ("shared_location", "remove_orphan_files is refused: zoo.shared_location_around lies around it"),
-    ],
-)
-def test_what_blocks_maintenance_is_named(snowpack: Run, zoo: Zoo, kind: str, blocked: str) -> None:
-    zoo.new(kind, kind)
+    ]:
+        zoo.new(kind, kind)
 
-    row = by_name(snowpack(*ASSESS, "-o", "json").json)[f"zoo.{kind}"]
+        row = by_name(snowpack(*ASSESS, "-o", "json").json)[f"zoo.{kind}"]
 
-    assert any(str(each).startswith(blocked) for each in row["blockers"])  # type: ignore[attr-defined]
+        assert any(str(each).startswith(blocked) for each in row["blockers"])  # type: ignore[attr-defined]
 
-
-def test_a_property_that_iceberg_cannot_use_is_named_with_what_it_stops(snowpack: Run, zoo: Zoo) -> None:
     append(zoo.create("garbage", **{"commit.manifest.target-size-bytes": "8 MB"}), ["a"])
 
     row = by_name(snowpack(*ASSESS, "-o", "json").json)["zoo.garbage"]
@@ -121,11 +135,7 @@ def test_a_property_that_iceberg_cannot_use_is_named_with_what_it_stops(snowpack
     assert blocker.startswith("The table property commit.manifest.target-size-bytes = '8 MB' cannot be used: it must be a whole")
     assert "rewrite_manifests" in blocker
 
-
-def test_a_table_that_is_named_twice_is_assessed_once(snowpack: Run, tables: Zoo) -> None:
-    found = snowpack(*ASSESS, "zoo.healthy", "zoo.healthy", "-o", "json").json["tables"]
-
-    assert [row["state"] for row in found] == ["healthy"]
+    assert by_name(snowpack(*ASSESS, "-o", "json").json)["zoo.skipped"]["files_saved"] == 5
 
 
 def test_only_tables_that_cannot_be_read_are_a_failure(snowpack: Run, zoo: Zoo, installation: Path) -> None:
@@ -138,12 +148,6 @@ def test_only_tables_that_cannot_be_read_are_a_failure(snowpack: Run, zoo: Zoo, 
     assert ("No table could be read." in page, "No table needs maintenance." in page) == (True, False)
 
 
-def test_what_an_excluded_table_would_save_is_counted_all_the_same(snowpack: Run, zoo: Zoo) -> None:
-    zoo.new("skipped", "skipped")
-
-    assert by_name(snowpack(*ASSESS, "-o", "json").json)["zoo.skipped"]["files_saved"] == 5
-
-
 ONLY_MANIFESTS = """
 rules:
   - tables: "**"
@@ -153,8 +157,18 @@ rules:
 """
 
 
-def test_a_table_whose_manifests_alone_are_rewritten_saves_planning_work(snowpack: Run, zoo: Zoo, installation: Path) -> None:
+def test_files_that_are_compacted_first_do_not_count_twice_among_manifests_but_manifests_alone_save_planning(
+    snowpack: Run, zoo: Zoo, installation: Path
+) -> None:
     zoo.new("unpartitioned", "unpartitioned")
+    both = LOW_THRESHOLD + "      rewrite_manifests: {thresholds: {small_manifests: 2}}\n"
+    (installation / "policies.yaml").write_text(both)
+
+    row = by_name(snowpack(*ASSESS, "-o", "json").json)["zoo.unpartitioned"]
+
+    assert (row["files_saved"], row["manifests_saved"]) == (5, 0)
+    assert row["planning_saved"] == pytest.approx(5 / 12)
+
     (installation / "policies.yaml").write_text(ONLY_MANIFESTS)
 
     listed, row = snowpack(*ASSESS, "--html", "report.html"), by_name(snowpack(*ASSESS, "-o", "json").json)["zoo.unpartitioned"]
@@ -167,34 +181,31 @@ def test_a_table_whose_manifests_alone_are_rewritten_saves_planning_work(snowpac
     assert "42 % of planning" in page
 
 
-def test_files_that_are_compacted_first_do_not_count_twice_among_manifests(snowpack: Run, zoo: Zoo, installation: Path) -> None:
-    zoo.new("unpartitioned", "unpartitioned")
-    both = LOW_THRESHOLD + "      rewrite_manifests: {thresholds: {small_manifests: 2}}\n"
-    (installation / "policies.yaml").write_text(both)
-
-    row = by_name(snowpack(*ASSESS, "-o", "json").json)["zoo.unpartitioned"]
-
-    assert (row["files_saved"], row["manifests_saved"]) == (5, 0)
-    assert row["planning_saved"] == pytest.approx(5 / 12)
-
-
-@pytest.mark.parametrize(("option", "freed"), [("--old-snapshots", True), ("--no-old-snapshots", False)])
-def test_the_bytes_that_old_snapshots_hold_are_counted(snowpack: Run, zoo: Zoo, option: str, freed: bool) -> None:
+def test_the_bytes_that_old_snapshots_hold_are_counted_anew_when_others_would_expire(
+    snowpack: Run, zoo: Zoo, installation: Path
+) -> None:
     table = zoo.create("replaced")
     for value in ("a", "b", "c"):
         append(table, [value])
         table.delete(f"value == '{value}'")
     commit_times(zoo, zoo.named("replaced"), [LONG_AGO] * len(zoo.load(zoo.named("replaced")).metadata.snapshots))
+    for option, freed in [("--old-snapshots", True), ("--no-old-snapshots", False)]:
+        said = snowpack(*ASSESS, option, "-o", "json")
+        row = by_name(said.json)["zoo.replaced"]
 
-    said = snowpack(*ASSESS, option, "-o", "json")
-    row = by_name(said.json)["zoo.replaced"]
+        assert bool(re.search(r"free [\d.]+ \w*B", said.err)) is freed
+        assert ("What expiring snapshots would free was not read." in said.err) is not freed
+        assert "expire_snapshots" in {need["action"] for need in row["needs"]}  # type: ignore[attr-defined]
+        assert (row["bytes_freed"] > 0) is freed  # type: ignore[operator]
 
-    assert (bool(re.search(r"free [\d.]+ \w*B", said.err)), "What expiring snapshots would free was not read." in said.err) == (
-        freed,
-        not freed,
-    )
-    assert "expire_snapshots" in {need["action"] for need in row["needs"]}  # type: ignore[attr-defined]
-    assert (row["bytes_freed"] > 0) is freed  # type: ignore[operator]
+    assess = (*ASSESS, "--resume", "kept.resume", "-o", "json")
+    kept_three = by_name(snowpack(*assess).json)["zoo.replaced"]["bytes_freed"]
+    keep_one = LOW_THRESHOLD.replace("old_snapshots: 1}", "old_snapshots: 1}, options: {retain_last: 1}")
+    (installation / "policies.yaml").write_text(keep_one)
+
+    kept_one = by_name(snowpack(*assess).json)["zoo.replaced"]["bytes_freed"]
+
+    assert kept_one > kept_three > 0  # type: ignore[operator]
 
 
 def test_an_unchanged_table_is_not_read_again(snowpack: Run, zoo: Zoo) -> None:
@@ -211,22 +222,6 @@ def test_an_unchanged_table_is_not_read_again(snowpack: Run, zoo: Zoo) -> None:
     assert again == first
 
 
-def test_an_unchanged_table_is_read_again_when_other_snapshots_would_expire(snowpack: Run, zoo: Zoo, installation: Path) -> None:
-    table = zoo.create("replaced")
-    for value in ("a", "b", "c"):
-        append(table, [value])
-        table.delete(f"value == '{value}'")
-    commit_times(zoo, zoo.named("replaced"), [LONG_AGO] * len(zoo.load(zoo.named("replaced")).metadata.snapshots))
-    assess = (*ASSESS, "--resume", "kept.resume", "-o", "json")
-    kept_three = by_name(snowpack(*assess).json)["zoo.replaced"]["bytes_freed"]
-    keep_one = LOW_THRESHOLD.replace("old_snapshots: 1}", "old_snapshots: 1}, options: {retain_last: 1}")
-    (installation / "policies.yaml").write_text(keep_one)
-
-    kept_one = by_name(snowpack(*assess).json)["zoo.replaced"]["bytes_freed"]
-
-    assert kept_one > kept_three > 0  # type: ignore[operator]
-
-
 def test_a_changed_table_is_read_again(snowpack: Run, zoo: Zoo) -> None:
     name = zoo.new("unpartitioned", "unpartitioned")
     snowpack(*ASSESS, "--resume", "kept.resume")
@@ -235,18 +230,18 @@ def test_a_changed_table_is_read_again(snowpack: Run, zoo: Zoo) -> None:
     assert by_name(snowpack(*ASSESS, "--resume", "kept.resume", "-o", "json").json)["zoo.unpartitioned"]["files"] == 7
 
 
-@pytest.mark.parametrize("cut", [1, 30])
-def test_a_line_that_was_cut_off_does_not_count(snowpack: Run, tables: Zoo, installation: Path, cut: int) -> None:
-    first = by_name(snowpack(*ASSESS, "--resume", "kept.resume", "-o", "json").json)
-    file = installation / "kept.resume"
-    file.write_text(file.read_text()[:-cut])
+def test_a_resume_file_that_was_cut_off_is_read_as_far_as_it_goes_and_one_that_is_none_is_refused_and_kept(
+    snowpack: Run, tables: Zoo, installation: Path
+) -> None:
+    for cut in [1, 30]:
+        first = by_name(snowpack(*ASSESS, "--resume", "kept.resume", "-o", "json").json)
+        file = installation / "kept.resume"
+        file.write_text(file.read_text()[:-cut])
 
-    assert by_name(snowpack(*ASSESS, "--resume", "kept.resume", "-o", "json").json) == first
-    lines = file.read_text().splitlines()
-    assert len([line for line in lines if line.startswith("[") and line.endswith("]")]) >= 3
+        assert by_name(snowpack(*ASSESS, "--resume", "kept.resume", "-o", "json").json) == first
+        lines = file.read_text().splitlines()
+        assert len([line for line in lines if line.startswith("[") and line.endswith("]")]) >= 3
 
-
-def test_a_file_that_is_no_resume_file_is_refused_and_kept(snowpack: Run, tables: Zoo, installation: Path) -> None:
     (installation / "notes.txt").write_text("mine")
 
     said = snowpack(*ASSESS, "--resume", "notes.txt")
@@ -272,21 +267,6 @@ class References(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if self.open and self.open[-1] == tag:
             self.open.pop()
-
-
-def test_the_report_is_one_file_that_loads_nothing(snowpack: Run, tables: Zoo, installation: Path) -> None:
-    assert snowpack(*ASSESS, "--html", "report.html").code == 0
-
-    page = (installation / "report.html").read_text()
-    read = References()
-    read.feed(page)
-    assert (read.loaded, read.open) == ([], [])
-    assert "url(" not in page
-    assert "@import" not in page
-    assert "zoo.unpartitioned" in page
-    assert "zoo.missing_manifest" in page
-    assert page.count("<svg") >= 3
-    assert not (installation / "report.html.resume").exists()
 
 
 @pytest.mark.parametrize("place", [".", "folder", "absent/report.html"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built,
 from built_runs import MIDNIGHT, current_run, damage_shard
 from published_builds import publish_build
 
+from airflow_snowpack.builds.errors import StorageFailed
 from airflow_snowpack.builds.registry.model import RunStatus
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
@@ -36,7 +38,7 @@ def test_before_anything_is_built_that_is_said(snowpack: Run) -> None:
     assert (said.code, "There is no dataset 'flights'" in said.err) == (4, True)
 
 
-def test_datasets_and_runs_are_tables_for_people_and_bodies_for_programs(snowpack: Run, made: Built) -> None:
+def test_datasets_and_their_runs_are_tables_for_people_and_bodies_for_programs(snowpack: Run, made: Built) -> None:
     listed = snowpack("builds", "list").out
     assert "none" in listed
     assert SECOND in listed
@@ -52,8 +54,6 @@ def test_datasets_and_runs_are_tables_for_people_and_bodies_for_programs(snowpac
     assert [run["run_id"] for run in body["runs"]] == [WRITING, SELECTED]
     assert snowpack("builds", "show", "flights", "--cursor", body["next"], "-o", "json").json["runs"][0]["run_id"] == FAILED
 
-
-def test_a_run_is_shown_with_its_shards_their_winners_and_how_many_lost(snowpack: Run, made: Built) -> None:
     shown = snowpack("builds", "show", "flights", THIRD)
     assert f"data/{THIRD}/shard=00003/attempt=00-0/shard.parquet" in shown.out
     body = snowpack("builds", "show", "flights", THIRD, "-o", "json", "--limit", "3").json
@@ -108,16 +108,16 @@ def test_cleanup_lists_what_it_would_delete_and_then_deletes_it(snowpack: Run, m
     assert current_run(made.storage) == SECOND
 
 
-def test_what_cleanup_shall_keep_is_checked(snowpack: Run, made: Built) -> None:
+def test_a_dataset_that_somebody_holds_is_for_later_and_a_deletion_that_fails_ends_with_try_again(
+    snowpack: Run, made: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert snowpack("builds", "cleanup", "flights", "--stale-attempt-age", "often", "--dry-run").code == 2
     assert snowpack("builds", "cleanup", "flights", "--keep-runs", "0", "--dry-run").code == 2
 
-
-def test_a_deletion_that_fails_ends_the_command_with_try_again(
-    snowpack: Run, made: Built, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from airflow_snowpack.builds.errors import StorageFailed
-    from airflow_snowpack.builds.storage import Storage
+    monkeypatch.setattr("airflow_snowpack.cli.context.LOCK_WAIT", timedelta(0))
+    with made.registry.lock("flights", "somebody"):
+        said = snowpack("builds", "rollback", "flights", "--to=-1", "--yes")
+    assert (said.code, "is locked by somebody" in said.err) == (5, True)
 
     def refuse(self: Storage, path: str) -> None:
         raise StorageFailed("delete", path, "access denied")
@@ -125,15 +125,6 @@ def test_a_deletion_that_fails_ends_the_command_with_try_again(
     monkeypatch.setattr(Storage, "delete", refuse)
     said = snowpack("builds", "cleanup", "flights", "--yes")
     assert (said.code, "access denied" in said.out) == (6, True)
-
-
-def test_a_dataset_that_somebody_holds_is_for_later(snowpack: Run, made: Built, monkeypatch: pytest.MonkeyPatch) -> None:
-    from datetime import timedelta
-
-    monkeypatch.setattr("airflow_snowpack.cli.context.LOCK_WAIT", timedelta(0))
-    with made.registry.lock("flights", "somebody"):
-        said = snowpack("builds", "rollback", "flights", "--to=-1", "--yes")
-    assert (said.code, "is locked by somebody" in said.err) == (5, True)
 
 
 def test_a_build_is_read_back_and_what_is_damaged_is_listed(snowpack: Run, jobs: Jobs, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.preservation import Preservation
+from airflow_snowpack.worker import process
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
 LINE = re.compile(r"(?:(?P<name>\w+)=\$\()?airflow snowpack (?P<command>.*?)(?: \| jq -r \.job_id\))?(?: > \S+)?")
@@ -70,7 +71,6 @@ def test_every_command_of_the_page_ends_as_it_says(
     snowpack: Run, jobs: Jobs, installation: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow_snowpack.cli.commands import doctor
-    from airflow_snowpack.worker import process
 
     monkeypatch.chdir(installation)  # some commands write reports
     monkeypatch.setattr(process, "engines", lambda _installation, _spark: ScriptedEngine)

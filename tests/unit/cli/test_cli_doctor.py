@@ -59,15 +59,16 @@ def test_a_missing_connection_is_named_in_each_check_that_needs_it_and_nothing_i
     assert found["store schema"]["verdict"] == "ok"
 
 
-def test_a_setting_that_cannot_be_read_is_wrong(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_and_stores_that_cannot_be_read_are_wrong(
+    snowpack: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("AIRFLOW__SNOWPACK__LEASE", "soon")
     code, found = findings(snowpack)
 
     assert code == 1
     assert "[snowpack] lease = 'soon' is not valid" in found["settings"]["message"]
 
-
-def test_a_store_that_cannot_be_opened_is_wrong(snowpack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW__SNOWPACK__LEASE")
     broken = {"conn_type": "sqlite", "host": str(tmp_path)}
     monkeypatch.setenv("AIRFLOW_CONN_TEST_STORE", json.dumps(broken))
     code, found = findings(snowpack)
@@ -85,11 +86,16 @@ def test_embedded_defaults_under_a_remote_executor_are_wrong(snowpack: Run, monk
     assert "[snowpack] catalog_conn_id is not set" in found["catalog answers"]["message"]
 
 
-def test_each_local_path_that_the_hosts_of_a_remote_executor_would_share_is_listed(
+def test_the_local_paths_that_the_hosts_of_a_remote_executor_would_share_are_listed(
     snowpack: Run, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert findings(snowpack)[1]["local paths"]["verdict"] == "skipped"
     monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
+    catalog = {"conn_type": "http", "host": "http://127.0.0.1:1", "extra": {"warehouse": "prod"}}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(catalog))
+    found = findings(snowpack, "--catalog-conn-id", "lake")[1]["local paths"]
+    assert (found["verdict"], "Hosts share no local path." in found["message"]) == ("ok", True)
+
     catalog = {"conn_type": "sqlite", "host": f"{tmp_path}/c.db", "extra": {"warehouse": f"file://{tmp_path}/lake"}}
     monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(catalog))
     monkeypatch.setenv("AIRFLOW__SNOWPACK__RUNNER_FOLDER", "/mnt/entries")
@@ -110,14 +116,6 @@ def test_each_local_path_that_the_hosts_of_a_remote_executor_would_share_is_list
         assert path in message
     assert "[snowpack] runner_folder (/mnt/entries), except for the runner kubernetes" in message
     assert "s3://" not in message
-
-
-def test_an_installation_whose_hosts_share_no_local_path_has_no_finding(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
-    catalog = {"conn_type": "http", "host": "http://127.0.0.1:1", "extra": {"warehouse": "prod"}}
-    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(catalog))
-    found = findings(snowpack, "--catalog-conn-id", "lake")[1]["local paths"]
-    assert (found["verdict"], "Hosts share no local path." in found["message"]) == ("ok", True)
 
 
 def test_a_warehouse_that_cannot_be_written_to_is_wrong(snowpack: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

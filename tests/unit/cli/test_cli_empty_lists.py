@@ -12,9 +12,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.one_database
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
+def test_an_empty_list_says_why_it_is_empty(snowpack: Run) -> None:
+    for command, said in [
         ("jobs list", "No jobs yet. Submit one: airflow snowpack jobs submit"),
         ("jobs list --status failed", "No jobs match the filter."),
         ("jobs list --no-dry-run", "No jobs match the filter."),
@@ -35,8 +34,6 @@ pytestmark = pytest.mark.one_database
         ("interim list --state ready", "No interim tables match the filter."),
         ("images list", "No images yet."),
         ("images list --state failed", "No images match the filter."),
-    ],
-)
-def test_an_empty_list_says_why_it_is_empty(snowpack: Run, command: str, said: str) -> None:
-    answer = snowpack(*command.split())
-    assert (answer.code, answer.out) == (0, f"{said}\n")
+    ]:
+        answer = snowpack(*command.split())
+        assert (answer.code, answer.out) == (0, f"{said}\n")

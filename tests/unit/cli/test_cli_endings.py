@@ -24,43 +24,40 @@ def no_store(installation: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_store")
-@pytest.mark.parametrize(
-    "command",
-    [("jobs", "list"), ("jobs", "cancel", "deadbeef", "--yes"), ("drain", "on"), ("worker", "--once"), ("db", "check")],
-)
-def test_a_store_that_is_down_is_told_in_a_sentence_and_by_the_code(snowpack: Run, command: tuple[str, ...]) -> None:
-    said = snowpack(*command)
+def test_a_store_that_is_down_is_told_in_a_sentence_and_by_the_code(snowpack: Run) -> None:
+    for command in [
+        ("jobs", "list"),
+        ("jobs", "cancel", "deadbeef", "--yes"),
+        ("drain", "on"),
+        ("worker", "--once"),
+        ("db", "check"),
+    ]:
+        said = snowpack(*command)
 
-    assert (said.code, said.out) == (6, "")
-    assert "The Snowpack store at postgresql" in said.err
-    assert "Traceback" not in said.err
+        assert (said.code, said.out) == (6, "")
+        assert "The Snowpack store at postgresql" in said.err
+        assert "Traceback" not in said.err
 
 
-def test_a_connection_that_does_not_exist_is_refused(snowpack: Run) -> None:
+def test_another_store_than_the_installations_may_be_named_if_its_connection_exists(
+    snowpack: Run, installation: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = snowpack("queue", "--store-conn-id", "nobody")
 
     assert said.code == 1
     assert "The Airflow connection 'nobody'" in said.err
 
-
-def test_another_store_than_the_installations_may_be_named(
-    snowpack: Run, installation: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_OTHER", f'{{"conn_type": "sqlite", "host": "{installation / "other.db"}"}}')
 
     assert snowpack("drain", "on", "--store-conn-id", "other").code == 0
     assert snowpack("drain", "status", "-o", "json").json["on"] is False
 
 
-def test_a_pointer_that_another_installation_moved_is_refused_and_no_outage() -> None:
+def test_a_problem_has_its_code_and_mixed_ones_are_refused() -> None:
     assert code_of(PointerMoved("flights", "r1", 4, 7)) is ExitCode.REFUSED
 
-
-def test_a_problem_without_a_code_of_its_own_is_refused() -> None:
     assert code_of(SnowpackError("whatever")) is ExitCode.REFUSED
 
-
-def test_several_problems_of_one_kind_have_its_code_and_mixed_ones_are_refused() -> None:
     done, gone, later = ExitCode.DONE, ExitCode.NOT_FOUND, ExitCode.TRY_LATER
 
     assert common_code([done, done]) is done

@@ -35,14 +35,14 @@ def planned(jobs: Jobs, flights: TableName) -> Pass:
     return passes.plan(planning, [entry], [], {"listed": 7, "healthy": 6})
 
 
-def test_passes_are_a_table_for_people_and_data_for_programs(snowpack: Run, planned: Pass) -> None:
+def test_passes_are_a_table_for_people_and_data_for_programs_each_with_the_reason_of_its_tables(
+    snowpack: Run, planned: Pass
+) -> None:
     listed = snowpack("fleet", "list").out
     assert all(text in listed for text in (planned.pass_id[:12], "running", "nightly/run/plan"))
     (body,) = snowpack("fleet", "list", "-o", "json").json["passes"]
     assert (body["pass_id"], body["budget"]["tables"], body["counts"]["listed"]) == (planned.pass_id, 1, 7)
 
-
-def test_a_pass_is_shown_with_the_reason_of_each_table(snowpack: Run, planned: Pass) -> None:
     shown = snowpack("fleet", "show", planned.pass_id[:8]).out
     assert "7 tables: 0 unchanged, 6 healthy, 0 maintained, 0 failed, 1 waiting" in shown
     assert "Waiting: 1 table: demo.flights: The budget of 1 table is used by tables that come first." in shown

@@ -71,7 +71,9 @@ def test_before_there_is_any_that_is_said(snowpack: Run) -> None:
     assert (said.code, "There is no interim table" in said.err) == (4, True)
 
 
-def test_tables_are_a_list_for_people_and_bodies_for_programs(snowpack: Run, made: MadeInterim) -> None:
+def test_tables_are_a_list_for_people_and_bodies_for_programs_each_with_why_it_stays(
+    snowpack: Run, made: MadeInterim, jobs: Jobs
+) -> None:
     listed = snowpack("interim", "list").out
     for said in ("1,250,000", "clean, report", "stays", "goes", "writing"):
         assert said in listed
@@ -86,14 +88,19 @@ def test_tables_are_a_list_for_people_and_bodies_for_programs(snowpack: Run, mad
         "writing"
     ]
 
-
-def test_one_table_is_shown_with_why_it_stays(snowpack: Run, made: MadeInterim) -> None:
     shown = snowpack("interim", "show", made.needed.table_id).out
     assert f"{DAG}/{RUN}/clean" in shown
     assert "not finished for good according to Airflow" in shown
     assert "A task is reading it." in shown
     assert "drops it at its next pass" in snowpack("interim", "show", made.free.table).out
     assert snowpack("interim", "show", made.kept.table_id, "-o", "json").json["preservation"] == "FULL"
+
+    for arguments in ((), ("--dry-run",)):
+        said = snowpack("interim", "collect", *arguments)
+        assert said.code == 2
+        assert "only Airflow knows which tasks have finished. Nothing was done." in said.err
+        assert "--airflow-conn-id" in said.err
+    assert (len(made.registry.tables()), changes(jobs)) == (5, [])
 
 
 def test_letting_go_asks_first_and_is_noted_and_what_is_needed_stays(snowpack: Run, made: MadeInterim, jobs: Jobs) -> None:
@@ -105,15 +112,6 @@ def test_letting_go_asks_first_and_is_noted_and_what_is_needed_stays(snowpack: R
     assert changes(jobs) == [("ann", "drop_interim", f"interim:{made.kept.table_id}")]
     assert made.registry.table(made.kept.table_id).state is TableState.DROPPING
     assert snowpack("interim", "drop", "no_such_table", "--yes").code == 4
-
-
-def test_without_airflow_nothing_is_collected(snowpack: Run, made: MadeInterim, jobs: Jobs) -> None:
-    for arguments in ((), ("--dry-run",)):
-        said = snowpack("interim", "collect", *arguments)
-        assert said.code == 2
-        assert "only Airflow knows which tasks have finished. Nothing was done." in said.err
-        assert "--airflow-conn-id" in said.err
-    assert (len(made.registry.tables()), changes(jobs)) == (5, [])
 
 
 @pytest.fixture
@@ -144,16 +142,17 @@ def test_a_table_whose_consumers_have_finished_is_dropped_with_its_files(
 
 
 @pytest.mark.usefixtures("airflow")
-@pytest.mark.parametrize("state", [None, "up_for_retry", "deferred", "restarting", "running"])
-def test_what_may_still_be_read_stays(snowpack: Run, ingested: TableRef, jobs: Jobs, runs: Runs, state: str | None) -> None:
-    runs[DAG, "r1"] = RunTold("running", {"report": {0: "success", 1: state}})
-    assert snowpack("interim", "collect", "-o", "json").json["dropped"] == []
-    assert len(InterimRegistry(jobs.store).tables()) == 1
+def test_what_may_still_be_read_stays_and_a_deleted_run_needs_nothing(
+    snowpack: Run, ingested: TableRef, jobs: Jobs, runs: Runs, installation: Path
+) -> None:
+    for state in [None, "up_for_retry", "deferred", "restarting", "running"]:
+        InterimRegistry(jobs.store).nudge(DAG, "r1")
+        runs[DAG, "r1"] = RunTold("running", {"report": {0: "success", 1: state}})
+        assert snowpack("interim", "collect", "-o", "json").json["dropped"] == []
+        assert len(InterimRegistry(jobs.store).tables()) == 1
 
-
-@pytest.mark.usefixtures("airflow")
-def test_a_deleted_run_needs_nothing(snowpack: Run, ingested: TableRef, runs: Runs, installation: Path) -> None:
     on_disk(ingested.table, installation)
+    InterimRegistry(jobs.store).nudge(DAG, "r1")
     del runs[DAG, "r1"]
     assert [each["table"] for each in snowpack("interim", "collect", "-o", "json").json["dropped"]] == [ingested.table]
 

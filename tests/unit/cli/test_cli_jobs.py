@@ -14,7 +14,7 @@ from made_health import sick_health
 
 from airflow_snowpack import hooks
 from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, Jobs as MoreJobs, JobStatus
 from airflow_snowpack.jobs.action_history import skipped_by_plan
 from airflow_snowpack.jobs.withdrawal import withdraw
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
@@ -26,7 +26,7 @@ from airflow_snowpack.wire.shape import plain
 CLICKS = TableName("lake", "demo", "clicks")
 
 
-def test_a_submitted_job_waits_for_a_worker_and_is_noted_with_the_users_name(
+def test_a_submitted_job_waits_for_a_worker_is_noted_with_the_users_name_and_people_read_how_to_follow_it(
     snowpack: Run, jobs: Jobs, flights: TableName
 ) -> None:
     said = snowpack("jobs", "submit", "demo.flights", "--action", "expire_snapshots", "-o", "json")
@@ -37,12 +37,9 @@ def test_a_submitted_job_waits_for_a_worker_and_is_noted_with_the_users_name(
     (entry,) = AuditTrail(jobs.store).of(job.job_id)
     assert (entry.actor, entry.via, entry.change) == ("ann", "cli", "submit")
 
-
-def test_people_read_what_became_of_their_request_and_how_to_follow_it(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
+    jobs.cancel(job.job_id)
     said = snowpack("jobs", "submit", "demo.flights")
-
-    (job,) = jobs.list()
-    short = job.job_id[:12]
+    short = jobs.list()[0].job_id[:12]
     assert said.out.startswith(f"Job {short} is pending for demo.flights: rewrite_data_files, ")
     assert f"airflow snowpack jobs watch {short}" in said.out
 
@@ -109,17 +106,10 @@ def test_the_same_key_again_is_the_same_job(snowpack: Run, jobs: Jobs, flights: 
     assert [job.job_id for job in jobs.list()] == [first.json["job_id"]]
 
 
-def test_the_same_key_with_another_request_is_refused(snowpack: Run, flights: TableName) -> None:
-    snowpack("jobs", "submit", "demo.flights", "--idempotency-key", "k1")
-    said = snowpack("jobs", "submit", "demo.flights", "--idempotency-key", "k1", "--dry-run")
-
-    assert said.code == 2
-    assert "was already used for another request" in said.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "problem"),
-    [
+def test_the_same_key_with_another_request_and_a_request_that_cannot_be_met_are_refused_in_a_sentence(
+    snowpack: Run, jobs: Jobs, flights: TableName
+) -> None:
+    for arguments, code, problem in [
         (("demo.nothing",), 4, "has no table 'demo.nothing'"),
         (("flights",), 2, "is not a table name"),
         (("a; DROP TABLE x",), 2, "is not a table name"),
@@ -133,16 +123,18 @@ def test_the_same_key_with_another_request_is_refused(snowpack: Run, flights: Ta
         (("demo.flights", "--where", "month = 0); DROP TABLE x; --"), 2, "the character ';'"),
         (("demo.flights", "--idempotency-key", "ü"), 2, "idempotency key"),
         (("demo.flights", "--wait", "--timeout", "soon"), 2, "--timeout must be a duration"),
-    ],
-)
-def test_a_request_that_cannot_be_met_is_refused_in_a_sentence(
-    snowpack: Run, jobs: Jobs, flights: TableName, arguments: tuple[str, ...], code: int, problem: str
-) -> None:
-    said = snowpack("jobs", "submit", *arguments)
+    ]:
+        said = snowpack("jobs", "submit", *arguments)
 
-    assert (said.code, problem in said.err) == (code, True), said.err
-    assert (said.out if "choice" not in problem else "") == ""
-    assert jobs.list() == []
+        assert (said.code, problem in said.err) == (code, True), said.err
+        assert (said.out if "choice" not in problem else "") == ""
+        assert jobs.list() == []
+
+    snowpack("jobs", "submit", "demo.flights", "--idempotency-key", "k1")
+    said = snowpack("jobs", "submit", "demo.flights", "--idempotency-key", "k1", "--dry-run")
+
+    assert said.code == 2
+    assert "was already used for another request" in said.err
 
 
 def test_a_locked_table_is_a_matter_of_trying_again(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
@@ -162,7 +154,9 @@ def test_drain_mode_is_a_matter_of_trying_again_whatever_else_is_wrong(snowpack:
     assert "moving the store" in said.err
 
 
-def test_a_list_has_short_ids_and_relative_times_for_people(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
+def test_a_list_has_short_ids_and_relative_times_for_people_and_exact_values_for_programs(
+    snowpack: Run, jobs: Jobs, flights: TableName
+) -> None:
     job = jobs.submit(flights, ["expire_snapshots"], submitted_by="vera")
     heading, _rule, line = snowpack("jobs", "list").out.splitlines()[:3]
 
@@ -171,6 +165,15 @@ def test_a_list_has_short_ids_and_relative_times_for_people(snowpack: Run, jobs:
     assert cells[:4] == [job.job_id[:12], "demo.flights", "pending", "expire_snapshots"]
     assert re.fullmatch(r"just now|\d+ s ago", cells[4])
     assert "\x1b" not in line
+    line = snowpack("jobs", "list", "-o", "plain").out.splitlines()[1]
+    assert line.split()[:5] == [job.job_id, "demo.flights", "pending", "expire_snapshots", plain(job.submitted_at)]
+
+    snowpack("jobs", "submit", "demo.flights", "--dry-run")
+    expected = [JobShape.encode(job) for job in jobs.list()]
+    assert expected[0]["results"]
+
+    assert snowpack("jobs", "list", "-o", "json").json == expected
+    assert yaml.safe_load(snowpack("jobs", "list", "-o", "yaml").out) == expected
 
 
 def test_a_job_that_a_pass_withdrew_is_called_so_for_people_and_cancelled_for_programs(
@@ -183,23 +186,6 @@ def test_a_job_that_a_pass_withdrew_is_called_so_for_people_and_cancelled_for_pr
     assert "withdrawn: The time of the pass was over." in snowpack("jobs", "watch", job_id).out
     assert "withdrawn" in snowpack("jobs", "show", job_id).out
     assert [job["status"] for job in snowpack("jobs", "list", "-o", "json").json] == ["cancelled"]
-
-
-def test_a_list_is_json_and_yaml_with_numbers_nulls_and_nested_results(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
-    snowpack("jobs", "submit", "demo.flights", "--dry-run")
-    jobs.submit(flights, ["expire_snapshots"])
-    expected = [JobShape.encode(job) for job in jobs.list()]
-    assert expected[1]["results"]
-
-    assert snowpack("jobs", "list", "-o", "json").json == expected
-    assert yaml.safe_load(snowpack("jobs", "list", "-o", "yaml").out) == expected
-
-
-def test_plain_text_has_whole_ids_and_exact_moments(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
-    job = jobs.submit(flights, ["expire_snapshots"])
-
-    line = snowpack("jobs", "list", "-o", "plain").out.splitlines()[1]
-    assert line.split()[:5] == [job.job_id, "demo.flights", "pending", "expire_snapshots", plain(job.submitted_at)]
 
 
 def test_an_empty_list_is_an_empty_array_for_programs_and_a_sentence_for_people(snowpack: Run, jobs: Jobs) -> None:
@@ -216,9 +202,10 @@ def several(jobs: Jobs, flights: TableName) -> Jobs:
     return jobs
 
 
-@pytest.mark.parametrize(
-    ("narrowed", "found"),
-    [
+def test_a_list_is_narrowed_by_every_filter_and_one_that_cannot_be_used_is_a_usage_problem(
+    snowpack: Run, several: Jobs, jobs: Jobs
+) -> None:
+    for narrowed, found in [
         ((), ["pending", "running", "cancelled"]),
         (("--table", "demo.flights"), ["running", "cancelled"]),
         (("--status", "running", "--status", "pending"), ["pending", "running"]),
@@ -231,13 +218,25 @@ def several(jobs: Jobs, flights: TableName) -> Jobs:
         (("--until", "2999-01-01"), ["pending", "running", "cancelled"]),
         (("--since", "2999-01-01T00:00+02:00"), []),
         (("--limit", "1"), ["pending"]),
-    ],
-)
-def test_a_list_is_narrowed_by_every_filter(snowpack: Run, several: Jobs, narrowed: tuple[str, ...], found: list[str]) -> None:
-    assert [job["status"] for job in snowpack("jobs", "list", "-o", "json", *narrowed).json] == found
+    ]:
+        assert [job["status"] for job in snowpack("jobs", "list", "-o", "json", *narrowed).json] == found
+
+    for arguments, problem in [
+        (("--cursor", "nowhere"), "is not one that a list returned"),
+        (("--since", "yesterday"), "is neither a time nor a duration"),
+        (("--table", "flights"), "is not a table name"),
+        (("--limit", "0"), "invalid positive int"),
+        (("--status", "done"), "invalid choice"),
+    ]:
+        said = snowpack("jobs", "list", *arguments)
+
+        assert said.code == 2
+        assert problem in said.err
 
 
-def test_a_page_says_where_the_next_begins_and_all_leaves_none_out(snowpack: Run, several: Jobs) -> None:
+def test_a_page_says_where_the_next_begins_and_a_search_that_stopped_early_how_to_go_on(
+    snowpack: Run, several: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = snowpack("jobs", "list", "--limit", "2", "-o", "json")
     cursor = re.search(r"--cursor (\S+)", first.err)
     assert cursor is not None
@@ -247,8 +246,6 @@ def test_a_page_says_where_the_next_begins_and_all_leaves_none_out(snowpack: Run
     assert rest.err == ""
     assert len(snowpack("jobs", "list", "--limit", "1", "--all", "-o", "json").json) == 3
 
-
-def test_a_search_that_stopped_early_says_how_to_go_on(snowpack: Run, several: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_snowpack.jobs.listing.MAX_EXAMINED", 1)
     oldest = several.list()[-1]
     first = snowpack("jobs", "list", "--search", oldest.job_id)
@@ -258,25 +255,6 @@ def test_a_search_that_stopped_early_says_how_to_go_on(snowpack: Run, several: J
     assert [job["job_id"] for job in snowpack("jobs", "list", "--search", oldest.job_id, "--all", "-o", "json").json] == [
         oldest.job_id
     ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        (("--cursor", "nowhere"), "is not one that a list returned"),
-        (("--since", "yesterday"), "is neither a time nor a duration"),
-        (("--table", "flights"), "is not a table name"),
-        (("--limit", "0"), "invalid positive int"),
-        (("--status", "done"), "invalid choice"),
-    ],
-)
-def test_a_filter_that_cannot_be_used_is_a_usage_problem(
-    snowpack: Run, jobs: Jobs, arguments: tuple[str, ...], problem: str
-) -> None:
-    said = snowpack("jobs", "list", *arguments)
-
-    assert said.code == 2
-    assert problem in said.err
 
 
 def test_a_job_is_shown_with_its_reason_results_and_history(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
@@ -339,9 +317,9 @@ def test_the_control_characters_of_an_error_do_not_reach_the_terminal(snowpack: 
         assert "gone [/red] [snowpack] is text" in said.out
 
 
-def test_the_beginning_of_two_ids_is_refused_and_both_are_named(snowpack: Run, jobs: Jobs) -> None:
-    from airflow_snowpack.jobs import Jobs as MoreJobs
-
+def test_the_beginning_of_two_ids_is_refused_a_short_one_a_usage_problem_and_an_id_of_no_job_not_found(
+    snowpack: Run, jobs: Jobs
+) -> None:
     ids = iter(["abcdefab" + "0" * 24, "abcdefab" + "1" * 24])
     twins = MoreJobs(jobs.store, make_id=lambda: next(ids))
     one, other = (twins.submit(table, ["expire_snapshots"]) for table in (CLICKS, TableName("lake", "demo", "views")))
@@ -352,17 +330,16 @@ def test_the_beginning_of_two_ids_is_refused_and_both_are_named(snowpack: Run, j
     assert other.job_id in said.err
     assert snowpack("jobs", "show", "ABCDEFAB0").code == 0
 
+    for given, code in [("deadbeef", 4), ("d" * 32, 4), ("no hex at all", 4), ("abc", 2), ("", 4)]:
+        assert snowpack("jobs", "show", given).code == code
 
-@pytest.mark.parametrize(("given", "code"), [("deadbeef", 4), ("d" * 32, 4), ("no hex at all", 4), ("abc", 2), ("", 4)])
-def test_an_id_of_no_job_is_not_found_and_a_short_one_is_a_usage_problem(
-    snowpack: Run, jobs: Jobs, given: str, code: int
+
+def test_one_bad_id_does_not_keep_the_others_from_being_cancelled_and_the_same_id_twice_is_one_change(
+    snowpack: Run, several: Jobs
 ) -> None:
-    assert snowpack("jobs", "show", given).code == code
-
-
-def test_one_bad_id_does_not_keep_the_others_from_being_cancelled(snowpack: Run, several: Jobs) -> None:
     pending, running, cancelled = several.list()
-    said = snowpack("jobs", "cancel", "deadbeef", pending.job_id[:12], cancelled.job_id, running.job_id, "--yes")
+    ids = (pending.job_id, pending.job_id[:12], cancelled.job_id, running.job_id)
+    said = snowpack("jobs", "cancel", "deadbeef", *ids, "--yes")
 
     assert [several.get(job.job_id).status for job in (pending, running)] == [JobStatus.CANCELLED] * 2
     assert said.out.count("cancelled") == 2
@@ -371,21 +348,6 @@ def test_one_bad_id_does_not_keep_the_others_from_being_cancelled(snowpack: Run,
     assert said.code == 1, "two problems of different kinds"
     assert snowpack("jobs", "cancel", "deadbeef", "--yes").code == 4
     assert AuditTrail(several.store).of(pending.job_id)[-1].actor == "ann"
-
-
-def test_the_same_id_twice_is_one_change(snowpack: Run, several: Jobs) -> None:
-    pending = several.list()[0]
-
-    assert snowpack("jobs", "cancel", pending.job_id, pending.job_id[:10], "--yes").code == 0
-
-
-def test_deleted_jobs_are_gone_and_active_ones_refuse(snowpack: Run, several: Jobs) -> None:
-    pending, _running, cancelled = several.list()
-    said = snowpack("jobs", "delete", cancelled.job_id, pending.job_id, "--yes", "-o", "json")
-
-    assert (said.code, [job["job_id"] for job in said.json]) == (1, [cancelled.job_id])
-    assert "cannot be deleted. Cancel it first" in said.err
-    assert len(several.list()) == 2
 
 
 def test_a_job_is_asked_for_once_more_and_so_is_a_dry_run(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
@@ -401,20 +363,25 @@ def test_a_job_is_asked_for_once_more_and_so_is_a_dry_run(snowpack: Run, jobs: J
     assert [result["message"] for result in replanned["results"]] == [result["message"] for result in plan["results"]]
 
 
-def test_a_job_of_a_table_that_is_gone_is_not_asked_for_once_more(snowpack: Run, several: Jobs) -> None:
+def test_deleted_jobs_are_gone_active_ones_refuse_and_nothing_is_destroyed_without_yes(snowpack: Run, several: Jobs) -> None:
+    for command in ["cancel", "delete"]:
+        said = snowpack("jobs", command, several.list()[0].job_id)
+
+        assert said.code == 2
+        assert "Pass --yes to skip this prompt." in said.err
+        assert several.list()[0].status is JobStatus.PENDING
+
+    pending, _running, cancelled = several.list()
+    said = snowpack("jobs", "delete", cancelled.job_id, pending.job_id, "--yes", "-o", "json")
+
+    assert (said.code, [job["job_id"] for job in said.json]) == (1, [cancelled.job_id])
+    assert "cannot be deleted. Cancel it first" in said.err
+    assert len(several.list()) == 2
+
     clicks = several.list()[0]
     several.cancel(clicks.job_id)
 
     assert snowpack("jobs", "rerun", clicks.job_id).code == 4
-
-
-@pytest.mark.parametrize("command", ["cancel", "delete"])
-def test_without_a_terminal_and_without_yes_nothing_is_destroyed(snowpack: Run, several: Jobs, command: str) -> None:
-    said = snowpack("jobs", command, several.list()[0].job_id)
-
-    assert said.code == 2
-    assert "Pass --yes to skip this prompt." in said.err
-    assert several.list()[0].status is JobStatus.PENDING
 
 
 @pytest.mark.parametrize(("typed", "code", "status"), [("y\n", 0, "cancelled"), ("n\n", 1, "pending"), ("\n", 1, "pending")])

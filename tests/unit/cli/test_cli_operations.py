@@ -25,7 +25,9 @@ CLICKS = TableName("lake", "demo", "clicks")
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_catalog_that_was_never_listed_is_listed_when_somebody_asks(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
+def test_a_catalog_that_was_never_listed_is_listed_with_the_last_job_the_lock_and_the_next_step(
+    snowpack: Run, jobs: Jobs, flights: TableName
+) -> None:
     said = snowpack("tables", "list", "-o", "json").json
 
     unread = {"score": None, "condition": "not_read", "problem": None, "read_at": None}
@@ -33,10 +35,6 @@ def test_a_catalog_that_was_never_listed_is_listed_when_somebody_asks(snowpack: 
     assert 0 <= said["age_seconds"] < 60
     assert (said["problem"], said["next"]) == (None, None)
 
-
-def test_people_see_the_last_job_the_lock_and_the_next_step_and_how_old_the_list_is(
-    snowpack: Run, jobs: Jobs, flights: TableName
-) -> None:
     job = jobs.submit(flights, ["expire_snapshots"])
     said = snowpack("tables", "list")
 
@@ -70,18 +68,9 @@ def test_a_new_table_is_in_the_list_after_a_refresh(snowpack: Run, flights: Tabl
     assert snowpack("tables", "list", "--show", "failed").out == "No tables match the filter.\n"
 
 
-def test_a_table_is_shown_in_numbers_from_its_metadata(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
-    told = snowpack("tables", "show", "demo.flights", "-o", "json").json
-    assert (told["health"]["data_files"], told["health"]["small_files"], told["health"]["records"]) == (6, 6, 12)
-    assert (told["next_step"], told["last_job"], told["problem"]) == ("No maintenance yet. The table is healthy.", None, None)
-
-    job = jobs.submit(flights, ["expire_snapshots"])
-    said = snowpack("tables", "show", "demo.flights")
-    assert "6 (100 %)" in said.out
-    assert job.job_id[:12] in said.out
-
-
-def test_an_unchanged_table_is_shown_again_without_opening_a_manifest(snowpack: Run, flights: TableName) -> None:
+def test_a_table_is_shown_in_numbers_from_its_metadata_and_again_without_opening_a_manifest(
+    snowpack: Run, flights: TableName, jobs: Jobs
+) -> None:
     first = snowpack("tables", "show", "demo.flights", "-o", "json").json["health"]
 
     with counted_reads() as reads:
@@ -94,6 +83,18 @@ def test_an_unchanged_table_is_shown_again_without_opening_a_manifest(snowpack: 
     assert f"{again['score']} of 100, from metadata read " in shown
     assert again["score_parts"][0]["evidence"] in shown
 
+    told = snowpack("tables", "show", "demo.flights", "-o", "json").json
+    assert (told["health"]["data_files"], told["health"]["small_files"], told["health"]["records"]) == (6, 6, 12)
+    assert (told["next_step"], told["last_job"], told["problem"]) == ("No maintenance yet. The table is healthy.", None, None)
+
+    job = jobs.submit(flights, ["expire_snapshots"])
+    said = snowpack("tables", "show", "demo.flights")
+    assert "6 (100 %)" in said.out
+    assert job.job_id[:12] in said.out
+
+    assert snowpack("tables", "show", "demo.nothing").code == 4
+    assert snowpack("tables", "show", "nothing").code == 2
+
 
 @pytest.fixture
 def no_catalog(installation: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +104,7 @@ def no_catalog(installation: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_catalog")
-def test_without_the_catalog_a_table_is_shown_as_the_store_knows_it_and_the_code_tells(
+def test_without_the_catalog_a_table_is_shown_as_the_store_knows_it_and_what_needs_the_catalog_says_so(
     snowpack: Run, jobs: Jobs, identified: Callable[[str], TableName]
 ) -> None:
     jobs.submit(identified("demo.clicks"), ["expire_snapshots"])
@@ -113,19 +114,11 @@ def test_without_the_catalog_a_table_is_shown_as_the_store_knows_it_and_the_code
     assert (said.json["health"], said.json["last_job"]["status"]) == (None, "pending")
     assert "cannot be reached" in said.json["problem"]
 
+    for command in [("tables", "refresh"), ("tables", "list"), ("jobs", "submit", "demo.clicks")]:
+        said = snowpack(*command)
 
-@pytest.mark.usefixtures("no_catalog")
-@pytest.mark.parametrize("command", [("tables", "refresh"), ("tables", "list"), ("jobs", "submit", "demo.clicks")])
-def test_what_needs_the_catalog_says_that_it_is_down(snowpack: Run, command: tuple[str, ...]) -> None:
-    said = snowpack(*command)
-
-    assert said.code == 6
-    assert "The Iceberg catalog 'lake' cannot be reached" in said.err
-
-
-def test_a_table_that_the_catalog_does_not_have_is_not_found(snowpack: Run, flights: TableName) -> None:
-    assert snowpack("tables", "show", "demo.nothing").code == 4
-    assert snowpack("tables", "show", "nothing").code == 2
+        assert said.code == 6
+        assert "The Iceberg catalog 'lake' cannot be reached" in said.err
 
 
 # -- locks -------------------------------------------------------------------------------------------------------------
@@ -139,13 +132,24 @@ def held(jobs: Jobs) -> Jobs:
     return jobs
 
 
-def test_locks_are_listed_with_their_holders(snowpack: Run, held: Jobs) -> None:
+def test_locks_are_listed_with_their_holders_and_nobodys_is_released_by_mistake(snowpack: Run, held: Jobs) -> None:
     locks = held.locks.list()
 
     assert snowpack("locks", "list", "-o", "json").json == [LockShape.encode(lock) for lock in locks]
     out = snowpack("locks", "list").out
     assert "etl/2026-11-21" in out
     assert f"job {locks[1].holder[:12]}" in out
+
+    assert snowpack("locks", "release", "demo.flights").code == 2, "no terminal, and no --yes"
+    assert snowpack("locks", "release", "demo.flights", "--holder", "somebody", "--yes").code == 1
+    unnamed = snowpack("locks", "release", "demo.flights", "--yes")
+    assert (unnamed.code, "--holder etl/2026-11-21" in unnamed.err) == (2, True)
+    job = held.locks.list()[1].holder
+    assert snowpack("locks", "release", "demo.clicks", "--holder", job, "--yes").code == 5, "its job is active"
+    assert len(held.locks.list()) == 2
+    assert snowpack("locks", "release", "demo.flights", "--holder", "etl/2026-11-21", "--yes", "-o", "json").json["released"]
+    again = snowpack("locks", "release", "demo.flights", "--yes")
+    assert (again.code, again.out) == (0, "demo.flights is not locked.\n")
 
 
 def test_a_lock_is_released_after_a_question_that_names_its_holder(
@@ -158,19 +162,6 @@ def test_a_lock_is_released_after_a_question_that_names_its_holder(
     assert (said.code, said.out) == (0, "demo.flights is unlocked.\n")
     (entry,) = AuditTrail(held.store).of("lake.demo.flights")
     assert (entry.actor, entry.change) == ("ann", "release_lock")
-
-
-def test_nobodys_lock_is_released_by_mistake(snowpack: Run, held: Jobs) -> None:
-    assert snowpack("locks", "release", "demo.flights").code == 2, "no terminal, and no --yes"
-    assert snowpack("locks", "release", "demo.flights", "--holder", "somebody", "--yes").code == 1
-    unnamed = snowpack("locks", "release", "demo.flights", "--yes")
-    assert (unnamed.code, "--holder etl/2026-11-21" in unnamed.err) == (2, True)
-    job = held.locks.list()[1].holder
-    assert snowpack("locks", "release", "demo.clicks", "--holder", job, "--yes").code == 5, "its job is active"
-    assert len(held.locks.list()) == 2
-    assert snowpack("locks", "release", "demo.flights", "--holder", "etl/2026-11-21", "--yes", "-o", "json").json["released"]
-    again = snowpack("locks", "release", "demo.flights", "--yes")
-    assert (again.code, again.out) == (0, "demo.flights is not locked.\n")
 
 
 def test_the_lock_of_a_cancelled_job_whose_worker_may_still_write_needs_force(snowpack: Run, jobs: Jobs) -> None:
@@ -204,7 +195,16 @@ def test_the_queue_is_told_in_numbers(snowpack: Run, jobs: Jobs) -> None:
     assert snowpack("queue", "-o", "json").json["held"] == 1
 
 
-def test_a_sweep_tells_what_it_took_back(snowpack: Run, jobs: Jobs) -> None:
+def test_a_sweep_tells_what_it_took_back_and_removes_the_folder_of_a_task_that_was_killed_a_day_ago(
+    snowpack: Run, installation: Path, jobs: Jobs
+) -> None:
+    left = Exchanges(Settings.load().runner_folder).begin("dag/run/killed/-1", "attempt")
+    left.leave()
+    for path in (left.folder / "in_use", left.folder):
+        os.utime(path, (0, 0))
+    assert snowpack("sweep").out == "Nothing to sweep.\nRemoved 1 exchange folder of killed tasks.\n"
+    assert not left.folder.exists()
+
     assert snowpack("sweep").out == "Nothing to sweep.\n"
 
     hasty = Jobs(jobs.store, LifecyclePolicy(lease=timedelta(microseconds=1)))
@@ -212,15 +212,6 @@ def test_a_sweep_tells_what_it_took_back(snowpack: Run, jobs: Jobs) -> None:
     hasty.claim("w1")
     swept = snowpack("sweep", "-o", "json")
     assert (swept.code, swept.json["requeued"]) == (0, [job.job_id])
-
-
-def test_a_sweep_removes_the_exchange_folder_of_a_task_that_was_killed_a_day_ago(snowpack: Run, installation: Path) -> None:
-    left = Exchanges(Settings.load().runner_folder).begin("dag/run/killed/-1", "attempt")
-    left.leave()
-    for path in (left.folder / "in_use", left.folder):
-        os.utime(path, (0, 0))
-    assert snowpack("sweep").out == "Nothing to sweep.\nRemoved 1 exchange folder of killed tasks.\n"
-    assert not left.folder.exists()
 
 
 def test_in_drain_mode_nothing_is_swept_and_the_code_says_later(snowpack: Run) -> None:
@@ -265,7 +256,12 @@ def made_and_ended(jobs: Jobs, age: timedelta, times: int = 3) -> list[str]:
     return made
 
 
-def test_a_prune_counts_first_and_deletes_the_same_after_yes(snowpack: Run, jobs: Jobs) -> None:
+def test_a_prune_counts_first_and_deletes_the_same_after_yes_but_nothing_that_may_be_needed(snowpack: Run, jobs: Jobs) -> None:
+    for period, problem in [("6d", "The shortest period is 7d"), ("soon", "--older-than must be a duration")]:
+        said = snowpack("db", "prune", "--older-than", period, "--yes")
+        assert said.code == 2
+        assert problem in said.err
+
     made_and_ended(jobs, timedelta(days=200))
     asked = ("db", "prune", "--older-than", "180d")
 
@@ -281,20 +277,9 @@ def test_a_prune_counts_first_and_deletes_the_same_after_yes(snowpack: Run, jobs
     (entry,) = AuditTrail(jobs.store).of("store")
     assert (entry.change, entry.via, entry.detail) == ("prune", "cli", {"older_than_seconds": 180 * 86_400})
 
-
-@pytest.mark.parametrize(
-    ("period", "problem"), [("6d", "The shortest period is 7d"), ("soon", "--older-than must be a duration")]
-)
-def test_a_prune_of_what_may_be_needed_is_refused(snowpack: Run, period: str, problem: str) -> None:
-    said = snowpack("db", "prune", "--older-than", period, "--yes")
-    assert said.code == 2
-    assert problem in said.err
-
-
-def test_people_read_how_many_rows_of_each_table_would_go(snowpack: Run, jobs: Jobs) -> None:
     made_and_ended(jobs, timedelta(days=8))
     said = snowpack("db", "prune", "--older-than", "7d", "--dry-run")
     rows = [[cell.strip() for cell in line.split("|")] for line in said.out.splitlines()]
-    assert ["jobs", "2"] in rows
-    assert ["job_history", "4"] in rows
-    assert said.err == "Would delete 6 rows.\n"
+    assert ["jobs", "3"] in rows
+    assert ["job_history", "6"] in rows
+    assert said.err == "Would delete 9 rows.\n"

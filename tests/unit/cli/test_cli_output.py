@@ -29,22 +29,17 @@ def on_screen(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., s
     return run
 
 
-def test_a_terminal_has_colours(jobs: Jobs, flights: TableName, on_screen: Callable[..., str]) -> None:
+def test_a_terminal_has_colours_and_indented_json_and_none_where_somebody_wants_none(
+    jobs: Jobs, on_screen: Callable[..., str], flights: TableName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert on_screen("queue", "-o", "json").startswith('{\r\n  "depth": 0,')
+
     jobs.submit(flights, ["expire_snapshots"])
 
     assert "\x1b[2mpending\x1b[0m" in on_screen("jobs", "list")
 
-
-def test_a_terminal_has_no_colours_where_somebody_wants_none(
-    jobs: Jobs, flights: TableName, on_screen: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    jobs.submit(flights, ["expire_snapshots"])
     shown = on_screen("jobs", "list")
 
     assert "pending" in shown
     assert "\x1b" not in shown
-
-
-def test_json_on_a_terminal_is_indented_for_reading(jobs: Jobs, on_screen: Callable[..., str]) -> None:
-    assert on_screen("queue", "-o", "json").startswith('{\r\n  "depth": 0,')

@@ -25,7 +25,9 @@ PAGE = (Path(__file__).parents[3] / "docs" / "plans.md").read_text()
 EVIDENCE = "6 of 6 files below 384.0 MiB; threshold 100"
 
 
-def test_a_plan_shows_each_action_with_its_numbers(snowpack: Run, flights: TableName) -> None:
+def test_a_plan_shows_each_action_with_its_numbers_and_those_of_several_tables_are_one_document(
+    snowpack: Run, flights: TableName
+) -> None:
     said = snowpack("tables", "plan", "demo.flights")
 
     assert said.code == 0, said.err
@@ -33,8 +35,6 @@ def test_a_plan_shows_each_action_with_its_numbers(snowpack: Run, flights: Table
     assert EVIDENCE in said.out
     assert "disabled by default" in said.out  # orphan files
 
-
-def test_the_plans_of_several_tables_are_one_document(snowpack: Run, flights: TableName) -> None:
     said = snowpack("tables", "plan", "demo.flights", "demo.flights", "-o", "json")
 
     (plan,) = json.loads(said.out)["plans"]
@@ -50,13 +50,28 @@ def test_the_plans_of_several_tables_are_one_document(snowpack: Run, flights: Ta
         "reconsider_at": None,
     }
 
+    said = snowpack("jobs", "submit", "demo.flights", "--action", "auto", "--dry-run")
 
-def test_a_table_that_is_missing_does_not_keep_the_others_from_being_planned(snowpack: Run, flights: TableName) -> None:
+    assert f"Skipped by the plan: {EVIDENCE}" in " ".join(said.out.split())
+
+
+def test_a_table_that_is_missing_or_cannot_be_read_does_not_keep_the_others_from_being_planned(
+    snowpack: Run, flights: TableName
+) -> None:
     said = snowpack("tables", "plan", "demo.airports", "demo.flights")
 
     assert said.code == 4
     assert said.out.startswith("demo.flights: score ")
     assert "airports" in said.err
+
+    Zoo(hooks.IcebergCatalogHook().catalog).new("missing_manifest", "broken")
+
+    said = snowpack("tables", "plan", "zoo.broken", "demo.flights")
+
+    assert said.code == 6
+    assert said.out.startswith("demo.flights: score ")
+    assert "The metadata of table 'zoo.broken' cannot be read" in said.err
+    assert snowpack("tables", "plan", "zoo.broken", "demo.airports").code == 1, "no single code is that of both errors"
 
 
 def test_a_submit_with_auto_runs_the_plan_and_repeats_with_its_key(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
@@ -67,23 +82,6 @@ def test_a_submit_with_auto_runs_the_plan_and_repeats_with_its_key(snowpack: Run
     (job,) = jobs.list()
     assert job.plan is not None
     assert job.plan["decisions"][0]["evidence"] == EVIDENCE
-
-
-def test_a_dry_run_with_auto_is_the_plan(snowpack: Run, flights: TableName) -> None:
-    said = snowpack("jobs", "submit", "demo.flights", "--action", "auto", "--dry-run")
-
-    assert f"Skipped by the plan: {EVIDENCE}" in " ".join(said.out.split())
-
-
-def test_a_table_that_cannot_be_read_does_not_keep_the_others_from_being_planned(snowpack: Run, flights: TableName) -> None:
-    Zoo(hooks.IcebergCatalogHook().catalog).new("missing_manifest", "broken")
-
-    said = snowpack("tables", "plan", "zoo.broken", "demo.flights")
-
-    assert said.code == 6
-    assert said.out.startswith("demo.flights: score ")
-    assert "The metadata of table 'zoo.broken' cannot be read" in said.err
-    assert snowpack("tables", "plan", "zoo.broken", "demo.airports").code == 1, "no single code is that of both errors"
 
 
 class TestPage:

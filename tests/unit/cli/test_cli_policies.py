@@ -11,7 +11,7 @@ from command_line import Run
 
 from airflow_snowpack import hooks
 from airflow_snowpack.humanize import duration, size
-from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.iceberg import TableName, load_table, read_health
 from airflow_snowpack.maintenance.action import OWN
 from airflow_snowpack.maintenance.options import action_class
 from airflow_snowpack.maintenance.policies import Policies, policies_schema
@@ -122,8 +122,6 @@ class TestLint:
 
     @pytest.mark.usefixtures("dags")
     def test_the_properties_of_stored_health_are_enough(self, snowpack: Run, flights: TableName) -> None:
-        from airflow_snowpack.iceberg import load_table, read_health
-
         set_properties(flights, snowpack__min_input_files="many")
         with hooks.SnowpackHook() as hook:
             now = hook.store().clock()

@@ -40,7 +40,9 @@ def zoo(installation: Path, monkeypatch: pytest.MonkeyPatch) -> Zoo:
     return zoo
 
 
-def test_two_policies_are_compared_with_what_was(snowpack: Run, zoo: Zoo) -> None:
+def test_two_policies_are_compared_with_what_was_and_a_table_that_has_forgotten_its_past_begins_later(
+    snowpack: Run, zoo: Zoo, installation: Path
+) -> None:
     said = snowpack("policies", "replay", "zoo.clicks", "--policies", "new.yaml", "--against", "policies.yaml", "-o", "json")
 
     assert said.code == 0
@@ -51,32 +53,10 @@ def test_two_policies_are_compared_with_what_was(snowpack: Run, zoo: Zoo) -> Non
     assert said.json["outcomes"] == table["outcomes"]
     assert "Replayed 9 commits of 1 table" in said.err
 
-
-def test_the_terminal_has_the_policies_and_the_tables(snowpack: Run, zoo: Zoo) -> None:
-    said = snowpack("policies", "replay", "--policies", "new.yaml")
-
-    assert re.search(r"new\.yaml +\| 3 ", said.out)
-    assert re.search(r"zoo\.clicks +\|", said.out)
-    assert "▁" in said.out
-    assert "█" in said.out
-    assert "zoo.never_written was not replayed: The table 'zoo.never_written' has no current snapshot" in said.err
-
-
-def test_a_table_that_has_forgotten_its_past_begins_later(snowpack: Run, zoo: Zoo) -> None:
     said = snowpack("policies", "replay", "zoo.clicks", "--days", "90")
 
     assert "1 table had no older snapshot and began later." in said.err
 
-
-def test_nothing_is_replayed_of_a_table_without_snapshots(snowpack: Run, zoo: Zoo) -> None:
-    assert snowpack("policies", "replay", "zoo.never_written").code == 1
-
-
-def test_a_pause_of_nothing_is_refused(snowpack: Run, zoo: Zoo) -> None:
-    assert snowpack("policies", "replay", "--every", "0s").code == 2
-
-
-def test_the_report_has_a_line_for_each_policy(snowpack: Run, zoo: Zoo, installation: Path) -> None:
     both = ("--policies", "new.yaml", "--against", "policies.yaml")
     assert snowpack("policies", "replay", *both, "--html", "replay.html").code == 0
 
@@ -84,6 +64,18 @@ def test_the_report_has_a_line_for_each_policy(snowpack: Run, zoo: Zoo, installa
     assert re.findall(r'<path class="line-(\w+)"', page) == ["off", "waiting", "running", "changed"] * 2
     assert not re.search(r"(?:src|href)=|url\(|@import", page)
     assert "zoo.never_written" in page
+
+    assert snowpack("policies", "replay", "zoo.never_written").code == 1
+
+    assert snowpack("policies", "replay", "--every", "0s").code == 2
+
+    said = snowpack("policies", "replay", "--policies", "new.yaml")
+
+    assert re.search(r"new\.yaml +\| 3 ", said.out)
+    assert re.search(r"zoo\.clicks +\|", said.out)
+    assert "▁" in said.out
+    assert "█" in said.out
+    assert "zoo.never_written was not replayed: The table 'zoo.never_written' has no current snapshot" in said.err
 
 
 def test_every_command_of_the_page_runs(snowpack: Run, zoo: Zoo) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.preservation import Preservation
-from airflow_snowpack.scheduling import RegisteredRuns, Schedules
+from airflow_snowpack.scheduling import Every, RegisteredRuns, Schedule, Schedules
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.tables.schedules import launches
 from airflow_snowpack.wire.run import RegisteredRunShape
@@ -30,7 +30,7 @@ def runs(jobs: Jobs) -> RegisteredRuns:
     return RegisteredRuns(jobs.store, catalog="lake")
 
 
-def test_a_run_is_registered_and_shown_as_it_was_said(snowpack: Run, runs: RegisteredRuns) -> None:
+def test_a_run_is_registered_and_shown_as_it_was_said_and_its_schedule_is_left_alone(snowpack: Run, runs: RegisteredRuns) -> None:
     said = snowpack("runs", "register", *DAILY)
     assert (said.code, said.out) == (0, "features  registered, enabled\n")
 
@@ -42,6 +42,14 @@ def test_a_run_is_registered_and_shown_as_it_was_said(snowpack: Run, runs: Regis
         shown = snowpack("runs", *command).out
         assert "0 8 * * *" in shown
         assert "make_features" in shown
+
+    for command in (("suspend", "features"), ("resume", "features"), ("delete", "features", "--yes")):
+        said = snowpack("schedules", *command)
+        assert said.code == 1
+        assert "is a registered run" in said.err
+
+    assert runs.get("features").enabled
+    assert snowpack("schedules", "explain", "features").code == 0
 
 
 def test_an_upsert_says_what_it_did(snowpack: Run) -> None:
@@ -84,7 +92,7 @@ def test_unregistering_asks_first(snowpack: Run, runs: RegisteredRuns, terminal:
     assert runs.list() == []
 
 
-def test_a_start_takes_values_for_this_run_alone(snowpack: Run, jobs: Jobs) -> None:
+def test_a_start_takes_values_for_this_run_alone_and_is_in_the_audit_trail(snowpack: Run, jobs: Jobs) -> None:
     snowpack("runs", "register", *DAILY)
     said = snowpack("runs", "run", "features", "--conf", '{"days": 30}', "--preservation", "NONE", "-o", "json")
 
@@ -96,10 +104,17 @@ def test_a_start_takes_values_for_this_run_alone(snowpack: Run, jobs: Jobs) -> N
     assert f"make_features starts as snowpack__features__{launch.run_id[20:28]}" in snowpack("runs", "run", "features").out
     assert "starting" in snowpack("runs", "show", "features").out
 
+    assert [(entry.actor, entry.via, entry.change) for entry in AuditTrail(jobs.store).latest(subject="run:features")] == [
+        ("ann", "cli", "run_registered"),
+        ("ann", "cli", "run_registered"),
+        ("ann", "cli", "register_run"),
+    ]
 
-@pytest.mark.parametrize(
-    ("command", "code", "says"),
-    [
+
+def test_what_is_refused_ends_with_its_code_and_says_why(snowpack: Run, jobs: Jobs) -> None:
+    Schedules(jobs.store, catalog="lake").create(Schedule("nightly", "d", Every("1h")))
+    snowpack("runs", "register", *FEATURES)
+    for command, code, says in [
         (("register", *FEATURES), 1, "is registered already"),
         (("register", "nightly", "--dag", "d"), 1, "A schedule 'nightly' exists already"),
         (("upsert", "no name", "--dag", "d"), 2, "name ="),
@@ -111,41 +126,12 @@ def test_a_start_takes_values_for_this_run_alone(snowpack: Run, jobs: Jobs) -> N
         (("run", "nobody"), 4, "There is no registered run 'nobody'"),
         (("show", "nobody"), 4, "There is no registered run 'nobody'"),
         (("enable", "nobody"), 4, "There is no registered run 'nobody'"),
-    ],
-)
-def test_what_is_refused_ends_with_its_code_and_says_why(
-    snowpack: Run, jobs: Jobs, command: tuple[str, ...], code: int, says: str
-) -> None:
-    from airflow_snowpack.scheduling import Every, Schedule
+    ]:
+        said = snowpack("runs", *command)
 
-    Schedules(jobs.store, catalog="lake").create(Schedule("nightly", "d", Every("1h")))
-    snowpack("runs", "register", *FEATURES)
-    said = snowpack("runs", *command)
-
-    assert said.code == code
-    assert says in said.err
-    assert jobs.store.read(lambda conn: conn.execute(launches.select()).all()) == []
-
-
-def test_its_schedule_is_left_alone_by_the_commands_of_schedules(snowpack: Run, runs: RegisteredRuns) -> None:
-    snowpack("runs", "register", *DAILY)
-    for command in (("suspend", "features"), ("resume", "features"), ("delete", "features", "--yes")):
-        said = snowpack("schedules", *command)
-        assert said.code == 1
-        assert "is a registered run" in said.err
-
-    assert runs.get("features").enabled
-    assert snowpack("schedules", "explain", "features").code == 0
-
-
-def test_each_change_is_in_the_audit_trail_with_the_name_of_the_user(snowpack: Run, jobs: Jobs) -> None:
-    snowpack("runs", "register", *DAILY)
-    snowpack("runs", "run", "features")
-
-    assert [(entry.actor, entry.via, entry.change) for entry in AuditTrail(jobs.store).latest(subject="run:features")] == [
-        ("ann", "cli", "run_registered"),
-        ("ann", "cli", "register_run"),
-    ]
+        assert said.code == code
+        assert says in said.err
+        assert jobs.store.read(lambda conn: conn.execute(launches.select()).all()) == []
 
 
 def test_what_completes_is_what_the_room_knows() -> None:

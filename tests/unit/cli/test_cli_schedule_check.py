@@ -56,13 +56,13 @@ def declare(folder: Path, *triggers: dict[str, Any], **more: Any) -> str:
     return str(file)
 
 
-def test_sources_that_are_there_pass(snowpack: Run, dags: Path, flights: TableName) -> None:
+def test_sources_that_are_there_pass_and_whatever_is_wrong_fails_the_check_and_is_named(
+    snowpack: Run, dags: Path, flights: TableName
+) -> None:
     file = declare(dags, {"all_of": [{"commits_added": flights.dotted}, {"runs_succeeded": "maintain"}]})
     said = snowpack("schedules", "check", file)
     assert (said.code, said.out) == (0, "The sources of 1 schedule have no problems.\n")
 
-
-def test_whatever_is_wrong_fails_the_check_and_is_named(snowpack: Run, dags: Path, flights: TableName) -> None:
     file = declare(
         dags,
         {"all_of": [{"commits_added": flights.dotted}, {"commits_added": "demo.not_there"}]},
@@ -82,8 +82,6 @@ def test_whatever_is_wrong_fails_the_check_and_is_named(snowpack: Run, dags: Pat
         {"schedule": "s0", "problem": "the table demo.not_there does not exist", "blocks": True},
     )
 
-
-def test_a_schedule_of_a_dag_that_nobody_declares_fails_the_check(snowpack: Run, dags: Path) -> None:
     said = snowpack("schedules", "check", declare(dags, {"every": "1d"}, dag_id="misspelt"))
     assert (said.code, said.out) == (1, "s0: the DAG misspelt, which it starts, does not exist; it cannot run as things are.\n")
 
@@ -128,9 +126,17 @@ def test_a_sync_warns_and_deploys_all_the_same(snowpack: Run, dags: Path) -> Non
     assert "Warning: the sources of the schedules were not checked." in blind.err
 
 
-def test_each_table_is_read_once_however_many_schedules_listen_to_it(
+def test_each_table_is_read_once_and_a_check_of_dags_alone_does_not_connect_to_the_catalog(
     jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def refuse() -> Any:
+        raise AssertionError("no table is named")
+
+    declared = [Schedule("one", dag_id="d", trigger=RunsSucceeded("gone"))]
+    now = jobs.store.clock()
+    found = check_sources(declared, catalog_name="lake", load_catalog=refuse, missing_dags={"gone"}, now=now)
+    assert [finding.blocks for finding in found] == [True]
+
     catalog = hooks.IcebergCatalogHook().catalog
     read: list[object] = []
     really = type(catalog).load_table
@@ -142,13 +148,3 @@ def test_each_table_is_read_once_however_many_schedules_listen_to_it(
     now = jobs.store.clock()
     found = check_sources(declared, catalog_name="lake", load_catalog=lambda: catalog, missing_dags=(), now=now)
     assert (len(read), len(found)) == (1, 20)
-
-
-def test_a_check_of_dags_alone_does_not_connect_to_the_catalog(jobs: Jobs) -> None:
-    def refuse() -> Any:
-        raise AssertionError("no table is named")
-
-    declared = [Schedule("one", dag_id="d", trigger=RunsSucceeded("gone"))]
-    now = jobs.store.clock()
-    found = check_sources(declared, catalog_name="lake", load_catalog=refuse, missing_dags={"gone"}, now=now)
-    assert [finding.blocks for finding in found] == [True]

@@ -48,7 +48,9 @@ def schedules(jobs: Jobs) -> Schedules:
     return Schedules(jobs.store, catalog="lake")
 
 
-def test_a_schedule_is_created_from_a_file_and_shown_as_it_is_declared(snowpack: Run, declare: Any, schedules: Schedules) -> None:
+def test_a_schedule_is_created_from_a_file_or_standard_input_and_shown_as_it_is_declared(
+    snowpack: Run, declare: Any, schedules: Schedules, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = snowpack("schedules", "create", declare(NIGHTLY))
 
     assert (said.code, said.out) == (0, "nightly  created, enabled\n")
@@ -58,26 +60,13 @@ def test_a_schedule_is_created_from_a_file_and_shown_as_it_is_declared(snowpack:
     assert yaml.safe_load(definition)["trigger"] == NIGHTLY["trigger"]
     assert "by ann" in fields
 
-
-def test_a_schedule_may_come_from_standard_input_as_json_and_alone(
-    snowpack: Run, schedules: Schedules, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(NIGHTLY)))
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(NIGHTLY | {"name": "alone"})))
 
     assert snowpack("schedules", "create", "-").code == 0
-    assert schedules.get("nightly").enabled
+    assert schedules.get("alone").enabled
 
 
-def test_one_schedule_that_is_refused_does_not_keep_the_others(snowpack: Run, declare: Any, schedules: Schedules) -> None:
-    snowpack("schedules", "create", declare(NIGHTLY))
-    said = snowpack("schedules", "create", declare(NIGHTLY, NIGHTLY | {"name": "other"}))
-
-    assert said.code == 1
-    assert "already" in said.err
-    assert [one.schedule.name for one in schedules.list()] == ["nightly", "other"]
-
-
-def test_a_file_that_cannot_be_used_is_told_with_its_field_and_changes_nothing(
+def test_a_file_that_cannot_be_used_changes_nothing_and_a_schedule_that_is_refused_does_not_keep_the_others(
     snowpack: Run, declare: Any, schedules: Schedules
 ) -> None:
     said = snowpack("schedules", "create", declare(NIGHTLY, NIGHTLY | {"name": "bad", "priority": "high"}))
@@ -87,8 +76,17 @@ def test_a_file_that_cannot_be_used_is_told_with_its_field_and_changes_nothing(
     assert schedules.list() == []
     assert snowpack("schedules", "create", "nowhere.yaml").code == 2
 
+    snowpack("schedules", "create", declare(NIGHTLY))
+    said = snowpack("schedules", "create", declare(NIGHTLY, NIGHTLY | {"name": "other"}))
 
-def test_changing_suspending_resuming_and_deleting(snowpack: Run, declare: Any, schedules: Schedules) -> None:
+    assert said.code == 1
+    assert "already" in said.err
+    assert [one.schedule.name for one in schedules.list()] == ["nightly", "other"]
+
+
+def test_changing_suspending_resuming_and_deleting_and_the_history_is_still_told(
+    snowpack: Run, declare: Any, schedules: Schedules
+) -> None:
     snowpack("schedules", "create", declare(NIGHTLY))
 
     assert snowpack("schedules", "update", declare(NIGHTLY | {"priority": 7})).out == "nightly  changed, enabled\n"
@@ -99,6 +97,9 @@ def test_changing_suspending_resuming_and_deleting(snowpack: Run, declare: Any, 
     assert snowpack("schedules", "delete", "nightly", "--yes").out == "nightly  deleted\n"
     for command in ("show", "explain", "suspend", "resume", "run"):
         assert snowpack("schedules", command, "nightly").code == 4
+
+    assert "deleted" in snowpack("schedules", "history", "nightly").out
+    assert snowpack("schedules", "history", "never").code == 4
 
 
 def test_events_that_wait_are_discarded_only_after_a_confirmation_with_their_number(
@@ -121,17 +122,6 @@ def test_events_that_wait_are_discarded_only_after_a_confirmation_with_their_num
     assert schedules.waiting("nightly").events == 0
 
 
-def test_each_change_is_in_the_audit_trail_with_the_user_and_the_door(snowpack: Run, declare: Any, jobs: Jobs) -> None:
-    snowpack("schedules", "create", declare(NIGHTLY))
-    snowpack("schedules", "run", "nightly")
-    snowpack("events", "send", "arrived")
-
-    trail = AuditTrail(jobs.store).latest()
-    assert [entry.change for entry in trail] == ["send_event", "run_schedule", "create_schedule"]
-    assert {(entry.actor, entry.via) for entry in trail} == {("ann", "cli")}
-    assert snowpack("audit", "--subject", "schedule:nightly", "-o", "json").json["entries"][0]["change"] == "run_schedule"
-
-
 def test_the_list_tells_progress_and_the_explanation_why(snowpack: Run, declare: Any, jobs: Jobs) -> None:
     snowpack("schedules", "create", declare(NIGHTLY, NIGHTLY | {"name": "other", "enabled": False}))
     for number in range(3):
@@ -149,7 +139,9 @@ def test_the_list_tells_progress_and_the_explanation_why(snowpack: Run, declare:
     assert "--cursor nightly" in first.err
 
 
-def test_running_now_tells_the_run_and_the_queue_has_it(snowpack: Run, declare: Any) -> None:
+def test_running_now_tells_the_run_the_queue_has_it_and_each_change_is_in_the_audit_trail(
+    snowpack: Run, declare: Any, jobs: Jobs
+) -> None:
     snowpack("schedules", "create", declare(NIGHTLY))
     job = snowpack("schedules", "run", "nightly", "-o", "json").json
 
@@ -160,13 +152,12 @@ def test_running_now_tells_the_run_and_the_queue_has_it(snowpack: Run, declare: 
     whats = [entry["what"] for entry in snowpack("schedules", "history", "nightly", "-o", "json").json["entries"]]
     assert whats == ["requested", "created"]
 
+    snowpack("events", "send", "arrived")
 
-def test_the_history_of_a_deleted_schedule_is_still_told(snowpack: Run, declare: Any) -> None:
-    snowpack("schedules", "create", declare(NIGHTLY))
-    snowpack("schedules", "delete", "nightly", "--yes")
-
-    assert "deleted" in snowpack("schedules", "history", "nightly").out
-    assert snowpack("schedules", "history", "never").code == 4
+    trail = AuditTrail(jobs.store).latest()
+    assert [entry.change for entry in trail] == ["send_event", "run_schedule", "create_schedule"]
+    assert {(entry.actor, entry.via) for entry in trail} == {("ann", "cli")}
+    assert snowpack("audit", "--subject", "schedule:nightly", "-o", "json").json["entries"][0]["change"] == "run_schedule"
 
 
 def test_an_event_that_no_scheduler_counts_is_sent_with_the_advice_to_start_one(snowpack: Run, declare: Any) -> None:
@@ -176,7 +167,11 @@ def test_an_event_that_no_scheduler_counts_is_sent_with_the_advice_to_start_one(
     assert second.startswith("No scheduler is running; unpause the DAG snowpack_dispatcher, or run `airflow snowpack scheduler`")
 
 
-def test_events_are_sent_once_for_each_source_id_and_listed(snowpack: Run) -> None:
+def test_an_event_is_sent_once_for_each_source_id_and_one_that_cannot_be_understood_is_refused(snowpack: Run) -> None:
+    for more in [("--amount", "records"), ("--amount", "records=-1"), ("--detail", "[]"), ("--detail", "{")]:
+        assert snowpack("events", "send", "arrived", *more).code == 2
+        assert snowpack("events", "list", "-o", "json").json["events"] == []
+
     send = ("events", "send", "arrived", "--amount", "records=900", "--detail", '{"day": "mon"}', "--source-id", "mon")
     assert snowpack(*send).out == "event:arrived is event 1.\n"
     assert snowpack(*send).out == "event:arrived is event 1, which was sent before.\n"
@@ -185,12 +180,6 @@ def test_events_are_sent_once_for_each_source_id_and_listed(snowpack: Run) -> No
     assert (event["amounts"], event["detail"]) == ({"records": 900}, {"day": "mon"})
     assert "records=900" in snowpack("events", "list").out
     assert snowpack("events", "list", "--key", "event:other").out == "No events match the filter.\n"
-
-
-@pytest.mark.parametrize("more", [("--amount", "records"), ("--amount", "records=-1"), ("--detail", "[]"), ("--detail", "{")])
-def test_an_event_that_cannot_be_understood_is_refused(snowpack: Run, more: tuple[str, ...]) -> None:
-    assert snowpack("events", "send", "arrived", *more).code == 2
-    assert snowpack("events", "list", "-o", "json").json["events"] == []
 
 
 def test_a_sync_follows_the_files_and_a_dry_run_only_tells(snowpack: Run, declare: Any, schedules: Schedules) -> None:
@@ -206,7 +195,9 @@ def test_a_sync_follows_the_files_and_a_dry_run_only_tells(snowpack: Run, declar
     assert planned == {"created": [], "updated": ["nightly"], "deleted": ["goes"], "left": [], "discards": 0}
 
 
-def test_without_update_schedules_a_sync_leaves_what_is_there(snowpack: Run, declare: Any, schedules: Schedules) -> None:
+def test_without_update_schedules_or_without_its_file_a_sync_leaves_what_is_there(
+    snowpack: Run, declare: Any, schedules: Schedules
+) -> None:
     snowpack("schedules", "sync", declare(NIGHTLY))
     file = declare(NIGHTLY | {"priority": 1})
 
@@ -214,8 +205,6 @@ def test_without_update_schedules_a_sync_leaves_what_is_there(snowpack: Run, dec
     assert said.out == "Not changed, although the files differ: nightly.\n"
     assert schedules.get("nightly").schedule.priority == 0
 
-
-def test_a_sync_of_a_file_that_is_not_there_changes_nothing(snowpack: Run, declare: Any, schedules: Schedules) -> None:
     snowpack("schedules", "sync", declare(NIGHTLY))
 
     assert snowpack("schedules", "sync", "nowhere").code == 2

@@ -16,6 +16,7 @@ from pseudo_terminal import PseudoTerminal
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Claim, Job, Jobs, JobStatus
+from airflow_snowpack.store import StoreUnreachable
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 
@@ -75,7 +76,7 @@ def world(jobs: Jobs, flights: TableName) -> World:
     return World(jobs, job)
 
 
-def test_events_are_told_once_each_as_they_come(world: World) -> None:
+def test_events_are_told_once_each_as_they_come_and_a_job_that_waits_says_what_for(world: World) -> None:
     ended = world.watch(world.claimed, world.rewritten, lambda: None, world.ended)
 
     assert ended is not None
@@ -87,10 +88,6 @@ def test_events_are_told_once_each_as_they_come(world: World) -> None:
         "expire_snapshots succeeded in 1.5 s: Did it",
         "completed after 0 s",
     ]
-
-
-def test_a_job_that_waits_says_what_for(world: World) -> None:
-    world.watch(world.claimed, world.ended)
 
     assert world.lines[1].startswith("Waiting for a worker: next in the queue, no worker busy.")
 
@@ -118,8 +115,6 @@ def test_watching_ends_with_its_time_and_the_job_goes_on(world: World) -> None:
 
 
 def test_an_outage_of_the_store_is_told_once_and_outlasted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_snowpack.store import StoreUnreachable
-
     real = world.jobs.get
 
     def away(job_id: str) -> Job:
@@ -176,23 +171,21 @@ def test_programs_get_the_jobs_json_on_stdout_and_the_progress_on_stderr(snowpac
     assert "expire_snapshots succeeded" in said.err
 
 
-def test_after_its_time_the_watch_ends_with_124_and_says_how_to_come_back(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
+def test_after_its_time_the_watch_ends_with_124_and_says_which_job_goes_on(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     said = snowpack("jobs", "submit", "demo.flights", "--wait", "--timeout", "0s", "-o", "json")
 
     assert said.code == 124
     assert said.json["status"] == "pending"
     assert f"The job {said.json['job_id'][:12]} continues; `airflow snowpack jobs watch" in said.err
 
-
-def test_people_who_wait_read_which_job_it_is(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
+    jobs.cancel(said.json["job_id"])
     said = snowpack("jobs", "submit", "demo.flights", "-a", "expire_snapshots", "--wait", "--timeout", "0s")
-
-    (job,) = jobs.list()
+    job = jobs.list()[0]
     assert said.out.startswith(f"Job {job.job_id[:12]} is pending for demo.flights: expire_snapshots.\n")
     assert "Watch it with" not in said.out
 
 
-def test_ctrl_c_stops_the_watch_and_not_the_job(
+def test_ctrl_c_stops_the_watch_and_not_the_job_and_one_that_does_not_exist_cannot_be_watched(
     snowpack: Run, jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow_snowpack.cli.commands.watch import Watch
@@ -208,6 +201,4 @@ def test_ctrl_c_stops_the_watch_and_not_the_job(
     assert said.err.startswith(f"Stopped watching. The job {job.job_id[:12]} continues")
     assert jobs.get(job.job_id).status is JobStatus.PENDING
 
-
-def test_a_job_that_does_not_exist_cannot_be_watched(snowpack: Run, jobs: Jobs) -> None:
     assert snowpack("jobs", "watch", "deadbeef").code == 4

@@ -8,15 +8,16 @@ import pytest
 from command_line import Run
 from scripted_engine import ScriptedEngine
 
+from airflow_snowpack.connections.spark import Spark
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Job, Jobs, JobStatus
+from airflow_snowpack.spark import SparkUnavailable, session as spark_session
+from airflow_snowpack.worker import process
 
 
 @pytest.fixture
 def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
     """Engines instead of Spark; the ones that were made."""
-    from airflow_snowpack.worker import process
-
     made: list[ScriptedEngine] = []
 
     def make() -> ScriptedEngine:
@@ -72,8 +73,6 @@ def test_the_actions_after_a_failed_one_run_if_the_installation_says_so(
 
 @pytest.mark.usefixtures("waiting")
 def test_a_machine_without_java_takes_no_job(snowpack: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_snowpack.spark import SparkUnavailable, session as spark_session
-
     def no_java(**_arguments: object) -> None:
         raise SparkUnavailable("There is no Java on this machine.")
 
@@ -87,8 +86,6 @@ def test_a_machine_without_java_takes_no_job(snowpack: Run, jobs: Jobs, monkeypa
 
 @pytest.mark.usefixtures("waiting")
 def test_a_worker_that_cannot_reach_the_catalog_takes_no_job(snowpack: Run, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_snowpack.connections.spark import Spark
-
     monkeypatch.setattr(Spark, "check", lambda _self: None)
     monkeypatch.setenv("AIRFLOW_CONN_GONE", '{"conn_type": "iceberg", "host": "http://127.0.0.1:1"}')
     said = snowpack("worker", "--once", "--catalog-conn-id", "gone")

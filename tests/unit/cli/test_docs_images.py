@@ -15,6 +15,7 @@ from image_world import NotedBuilder, Repository
 from made_images import make_images
 
 from airflow_snowpack.jobs import Jobs
+from airflow_snowpack.provider_info import CONFIG
 from airflow_snowpack.runners.images import ImageBuild, ImageState, errors, registry
 from airflow_snowpack.runners.images.builders import BuildJob
 from airflow_snowpack.runners.images.explanation import explain
@@ -94,8 +95,6 @@ def test_the_explanation_of_the_page_is_the_one_of_the_code(jobs: Jobs) -> None:
 
 
 def test_the_tables_of_the_page_have_what_the_code_has() -> None:
-    from airflow_snowpack.provider_info import CONFIG
-
     assert first_column("state") == [state.value for state in ImageState]
     assert first_column("`image_builder`") == list(BUILDERS)
     assert all(hasattr(errors, name) for name in first_column("error"))
