@@ -40,7 +40,7 @@ def test_the_list_tells_what_readers_of_each_dataset_see_and_a_dataset_has_its_r
     page = browser.get("/ui/builds")
     assert SECOND in row(page, "flights")
     assert row(page, "empty").startswith("empty \u2013 \u2013")
-    assert "No more datasets" in words(browser.get("/ui/builds?after=flights"))
+    assert "No more datasets" in words(browser.get("/ui/builds?cursor=flights"))
 
     page = browser.get("/ui/builds/flights")
     for run_id, state in (
@@ -66,7 +66,7 @@ def test_the_list_tells_what_readers_of_each_dataset_see_and_a_dataset_has_its_r
         ("/ui/builds/nothing", "Dataset not found"),
         ("/ui/builds/..%2Fx", "Dataset not found"),
         ("/ui/builds/flights/runs/nothing", "Build not found"),
-        ("/ui/builds/flights?before=nothing", "Build not found"),
+        ("/ui/builds/flights?cursor=nothing", "Build not found"),
     ):
         answer = browser.get(path)
         assert answer.status_code == 404
@@ -135,15 +135,15 @@ def test_ten_thousand_shards_are_shown_a_page_at_a_time(browser: Browser, made: 
     publish(made.registry, made.storage, handle, replace(manifest, sharding=sharding, shards=many))
     with made.registry.store.engine.begin() as conn:
         conn.exec_driver_sql("UPDATE build_runs SET num_shards = 10000 WHERE run_id = '20260110T000000Z'")
-    page = browser.get("/ui/builds/flights/runs/20260110T000000Z?after=7399")
+    page = browser.get("/ui/builds/flights/runs/20260110T000000Z?cursor=7399")
     said = words(page)
     assert "Shards 7,400 to 7,499 of 10,000" in said
     assert "The largest shard is 7431 with 90,000 rows" in said
     assert len(re.findall(r'<tr data-key="\d+">', page.text)) == 100
     assert len(re.findall(r"bar-most", page.text)) <= MOST_BARS
     assert len(page.text) < 200_000
-    assert 'href="?after=7299"' in page.text
-    assert 'href="?after=7499"' in page.text
+    assert 'href="?cursor=7299"' in page.text
+    assert 'href="?cursor=7499"' in page.text
 
 
 def _many(like: ShardAttemptResult, count: int) -> tuple[ShardAttemptResult, ...]:

@@ -37,7 +37,7 @@ def changes(world: World) -> list[tuple[str, str, str, str]]:
 
 def test_datasets_their_runs_and_their_moves_are_listed_page_by_page(api: AppClient, made: Built) -> None:
     first = ok(api("GET", "/builds?limit=1"))
-    rest = ok(api("GET", f"/builds?after={first['next']}"))
+    rest = ok(api("GET", f"/builds?cursor={first['next']}"))
     assert [each["dataset"] for each in first["datasets"] + rest["datasets"]] == ["empty", "flights"]
     assert rest["next"] is None
     flights = rest["datasets"][0]
@@ -49,7 +49,7 @@ def test_datasets_their_runs_and_their_moves_are_listed_page_by_page(api: AppCli
     assert [run["run_id"] for run in whole["runs"] if run["current"]] == [SECOND]
     assert [(move["kind"], move["run_id"]) for move in whole["publications"]][:2] == [("rollback", SECOND), ("publish", THIRD)]
     page = ok(api("GET", "/builds/flights?limit=2"))
-    assert [run["run_id"] for run in ok(api("GET", f"/builds/flights?before={page['next']}&limit=2"))["runs"]] == [FAILED, THIRD]
+    assert [run["run_id"] for run in ok(api("GET", f"/builds/flights?cursor={page['next']}&limit=2"))["runs"]] == [FAILED, THIRD]
     DatasetRunsShape.model_validate_json(json.dumps(whole))
 
 
@@ -73,9 +73,9 @@ def test_a_run_has_its_shards_with_winners_and_losers_page_by_page_and_before_it
     RunSeenShape.model_validate_json(json.dumps(run))
 
     first = ok(api("GET", f"/builds/flights/runs/{THIRD}?limit=3"))
-    rest = ok(api("GET", f"/builds/flights/runs/{THIRD}?after={first['next']}"))
+    rest = ok(api("GET", f"/builds/flights/runs/{THIRD}?cursor={first['next']}"))
     assert [shard["shard_id"] for shard in first["shards"] + rest["shards"]] == [0, 1, 2, 3]
-    assert (rest["next"], ok(api("GET", f"/builds/flights/runs/{THIRD}?after=100000"))["shards"]) == (None, [])
+    assert (rest["next"], ok(api("GET", f"/builds/flights/runs/{THIRD}?cursor=100000"))["shards"]) == (None, [])
 
     run = ok(api("GET", f"/builds/flights/runs/{WRITING}"))
     assert (run["status"], run["build"], run["holder"]) == ("running", None, "build_flights/run_5/build")
@@ -214,7 +214,7 @@ def test_what_is_not_there_is_not_found_and_who_may_only_read_changes_nothing(
         ("GET", "/builds/a%2Fb", "dataset_not_found"),
         ("GET", "/builds/flights/runs/nothing", "build_not_found"),
         ("GET", "/builds/flights/runs/.hidden", "build_not_found"),
-        ("GET", "/builds/flights?before=nothing", "build_not_found"),
+        ("GET", "/builds/flights?cursor=nothing", "build_not_found"),
         ("GET", "/builds/nothing/runs/x", "dataset_not_found"),
         ("POST", "/builds/nothing/rollback", "dataset_not_found"),
         ("POST", "/builds/nothing/cleanup", "dataset_not_found"),

@@ -38,14 +38,14 @@ def test_a_table_has_its_lineage_both_ways_and_either_way_by_any_of_its_names(ap
     assert ok(api("GET", "/lineage?name=lake.flights.report"))["known"] is True
     assert ok(api("GET", "/lineage/flights/nobody"))["known"] is False
 
-    for path in ["/lineage/flights/1x", "/lineage", "/lineage/flights/report?depth=51", "/operations?after=yesterday"]:
+    for path in ["/lineage/flights/1x", "/lineage", "/lineage/flights/report?depth=51", "/operations?cursor=yesterday"]:
         assert api("GET", path).status_code == 422
 
 
 def test_operations_come_newest_first_page_by_page_of_one_table_or_of_all(api: AppClient) -> None:
     seen, after = [], ""
     while after is not None:
-        page = ok(api("GET", f"/operations?limit=3{f'&after={quote(after)}' if after else ''}"))
+        page = ok(api("GET", f"/operations?limit=3{f'&cursor={quote(after)}' if after else ''}"))
         OperationsShape.model_validate_json(json.dumps(page))
         seen += [operation["kind"] for operation in page["operations"]]
         after = page["next"]

@@ -54,7 +54,7 @@ def test_a_tables_lineage_is_drawn_both_ways_or_one_way_and_without_a_table_what
     assert not boxes(page)
 
     for name in ("flights.nobody", "nobody"):
-        assert "No lineage is recorded for" in words(browser.get(f"/ui/lineage?table={name}&depth=junk&after=junk&way=junk"))
+        assert "No lineage is recorded for" in words(browser.get(f"/ui/lineage?table={name}&depth=junk&cursor=junk&way=junk"))
 
 
 def test_the_pages_of_a_job_and_of_a_dataset_lead_here(browser: Browser, world: World, tmp_path: Path) -> None:

@@ -91,8 +91,8 @@ def test_tables_come_in_pages_and_those_that_need_attention_can_be_shown_alone(
     first = browser.text("/ui/tables?database=analytics&search=")
     assert "cursor=" not in first
     first = browser.text("/ui/tables")
-    (after,) = re.findall(r'href="\?after=([^"]+)"', first)
-    second = browser.text(f"/ui/tables?after={after}")
+    (after,) = re.findall(r'href="\?cursor=([^"]+)"', first)
+    second = browser.text(f"/ui/tables?cursor={after}")
     keys = re.findall(r'<tr data-key="([^"]+)"', first + second)
     assert keys == [f"lake.{name}" for name in TABLES]
 
@@ -447,7 +447,7 @@ def test_every_address_in_a_page_begins_where_the_app_is_mounted(world: World, a
 
 def test_what_no_database_takes_is_left_out_of_what_is_searched_for(browser: Browser) -> None:
     for path in [
-        "/ui/tables?search={}&database={}&after={}",
+        "/ui/tables?search={}&database={}&cursor={}",
         "/ui/jobs?search={}&dag_id={}",
         "/ui/locks?search={}",
         "/ui/audit?actor={}",

@@ -46,7 +46,7 @@ def test_removals_are_listed_with_their_items_page_by_page(api: AppClient, plann
     page = ok(api("GET", f"{path}?limit=2"))
     RemovalItemsShape.model_validate_json(json.dumps(page))
     assert (page["items"][0]["name"], page["next"]) == (STRANGE, 2)
-    assert ok(api("GET", f"{path}?start=2"))["next"] is None
+    assert ok(api("GET", f"{path}?cursor=2"))["next"] is None
     downloaded = api("GET", f"{path}.csv")
     assert downloaded.headers["content-disposition"] == f'attachment; filename="removal-{planned.removal_id}.csv"'
     rows = list(csv.reader(io.StringIO(downloaded.text, newline="")))
@@ -105,9 +105,9 @@ def test_the_pages_show_what_would_be_deleted_and_what_a_person_may_do(api: AppC
     page = api("GET", f"/ui/removals/{removal.removal_id}", accept="text/html")
     assert "<script>alert" not in page.text
     assert f'data-url="/removals/{removal.removal_id}/approve"' in page.text
-    assert 'href="?start=200"' in page.text
-    last = api("GET", f"/ui/removals/{removal.removal_id}?start=400", accept="text/html").text
-    assert (last.count("data-key="), 'href="?start=200"' in last, 'rel="next"' in last) == (50, True, False)
+    assert 'href="?cursor=200"' in page.text
+    last = api("GET", f"/ui/removals/{removal.removal_id}?cursor=400", accept="text/html").text
+    assert (last.count("data-key="), 'href="?cursor=200"' in last, 'rel="next"' in last) == (50, True, False)
 
     ok(api("POST", f"/removals/{removal.removal_id}/approve"))
     page = api("GET", f"/ui/removals/{removal.removal_id}", accept="text/html")

@@ -140,7 +140,7 @@ def test_a_long_list_goes_by_pages(browser: Browser, made: Made) -> None:
     for number in range(60):
         made.create(f"z{number:02}", {"every": "1h"})
     first = browser.get("/ui/schedules").text
-    (address,) = re.findall(r'href="\?(after=[^"]+)" rel="next"', first)
+    (address,) = re.findall(r'href="\?(cursor=[^"]+)" rel="next"', first)
     rest = browser.get(f"/ui/schedules?{address}").text
 
     assert len(re.findall(r"<tr data-key", first)) == 50

@@ -238,7 +238,7 @@ def test_the_api_lists_tables_by_need_as_the_page_does(world: World, browser: Br
     for _ in range(2):
         answer = browser.get(f"/tables?{query}").json()
         listed += [(each["table_name"], each["score"], each["condition"]) for each in answer["tables"]]
-        query = f"order=need&limit=3&after={answer['next']}"
+        query = f"order=need&limit=3&cursor={answer['next']}"
     assert answer["next"] is None
     score = listed[1][1]
     assert listed == [
@@ -250,7 +250,7 @@ def test_the_api_lists_tables_by_need_as_the_page_does(world: World, browser: Br
     shown = {show: browser.get(f"/tables?show={show}").json() for show in ("running", "never", "failed")}
     names = {show: [each["table_name"] for each in answer["tables"]] for show, answer in shown.items()}
     assert names == {"running": ["sessions"], "never": ["page_views", "refunds", "transactions"], "failed": []}
-    assert browser.get("/tables?order=need&after=nonsense").status_code == 422
+    assert browser.get("/tables?order=need&cursor=nonsense").status_code == 422
 
 
 def test_the_list_takes_as_many_statements_for_many_waiting_jobs_as_for_one(world: World, browser: Browser) -> None:
@@ -272,7 +272,7 @@ def test_each_table_is_on_one_page_in_either_order(world: World, browser: Browse
         while path:
             page = browser.text(path)
             seen += re.findall(r'<tr data-key="lake\.([^"]+)"', page)
-            following = re.findall(r'href="(\?[^"]*after=[^"]+)"', page)
+            following = re.findall(r'href="(\?[^"]*cursor=[^"]+)"', page)
             path = f"/ui/tables{following[0].replace('&amp;', '&')}" if following else ""
         assert sorted(seen) == sorted(TABLES)
 

@@ -297,14 +297,6 @@ def test_a_shard_without_an_attempt_is_named(run_operator: Runner, folder: Path)
     assert "shard 0" in str(outcome.error)
 
 
-@pytest.mark.parametrize("operator", ["SelectWinnersOperator", "PublishBuildOperator"])
-def test_a_step_that_is_handed_something_else_fails_for_good(run_operator: Runner, operator: str) -> None:
-    outcome = run_operator(getattr(operators, operator)(task_id="step", build="{'rows': 3}"))
-
-    assert outcome.state == "failed"
-    assert "build=write.output" in str(outcome.error)
-
-
 def test_a_rollback_gives_readers_the_build_before_and_leaves_its_event(
     run_operator: Runner, folder: Path, publish: Callable[..., PublishOutcome]
 ) -> None:
@@ -406,14 +398,12 @@ def test_a_dataset_that_is_known_when_the_task_runs_leaves_its_event_through_the
     assert event["dest_asset_key"]["uri"] == URI
 
 
-def test_the_outlet_is_the_dataset_also_where_only_an_earlier_step_names_it() -> None:
+def test_the_outlet_is_the_dataset_unless_it_starts_the_dag() -> None:
     from airflow_snowpack.assets import build_asset
 
     _, _, publish = steps()
     assert publish.outlets == [build_asset("features")]
 
-
-def test_a_dag_that_is_scheduled_on_its_dataset_does_not_start_itself() -> None:
     from airflow.sdk import DAG
 
     from airflow_snowpack.assets import build_asset
@@ -439,9 +429,10 @@ def test_invalid_arguments_are_refused_while_the_file_is_parsed(arguments: dict[
         build(**arguments)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
+def test_what_a_retry_would_meet_again_fails_for_good_before_anything_is_begun(
+    run_operator: Runner, builds: BuildRegistry
+) -> None:
+    for arguments, expected in [
         ({"num_shards": "{{ params.nothing }}"}, "num_shards"),
         ({"num_shards": "0"}, "1 to 100,000"),
         ({"shard_format": "csv"}, "parquet, sqlite"),
@@ -449,12 +440,14 @@ def test_invalid_arguments_are_refused_while_the_file_is_parsed(arguments: dict[
         ({"keep_runs": 0}, "keep_runs"),
         ({"stale_attempt_age": "soon"}, "stale_attempt_age"),
         ({"key": "nobody"}, "nobody"),
-    ],
-)
-def test_what_a_retry_would_meet_again_fails_for_good_before_anything_is_begun(
-    run_operator: Runner, builds: BuildRegistry, arguments: dict[str, Any], expected: str
-) -> None:
-    outcome = run_operator(build(**arguments), params={"nothing": "x"})
+    ]:
+        outcome = run_operator(build(**arguments), params={"nothing": "x"})
 
-    assert outcome.state == "failed", outcome.error
-    assert expected in str(outcome.error)
+        assert outcome.state == "failed", outcome.error
+        assert expected in str(outcome.error)
+
+    for operator in ["SelectWinnersOperator", "PublishBuildOperator"]:
+        outcome = run_operator(getattr(operators, operator)(task_id="step", build="{'rows': 3}"))
+
+        assert outcome.state == "failed"
+        assert "build=write.output" in str(outcome.error)

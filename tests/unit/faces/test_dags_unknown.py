@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.hooks.table_dags import NO_ANSWER, NOT_CONFIGURED, TableDags, read_dags_of_tables
 from airflow_snowpack.settings import Settings
@@ -96,8 +97,6 @@ def test_an_airflow_that_cannot_be_reached_fails_no_pass(
 
 @pytest.mark.usefixtures("served")
 def test_an_airflow_that_answers_slowly_is_given_up_after_two_minutes(answers: list[tuple[int, bytes]]) -> None:
-    from airflow_snowpack.hooks.api_client import AirflowRest
-
     page = [{"id": 1, "uri": "iceberg://lake/db/t", "producing_tasks": [], "scheduled_dags": [], "consuming_tasks": []}] * 100
     answers[:] = [(200, json.dumps({"assets": page, "total_entries": 10_000}).encode())]
     seconds = count(step=14)

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from airflow_snowpack.exit_code import ExitCode
+from airflow_snowpack.store import StoreFolderMissing
+
 ARGUMENTS = Namespace(store_conn_id=None)
 
 
@@ -45,9 +48,7 @@ def test_a_path_in_a_missing_folder_is_refused_by_the_check_and_by_every_use(
 ) -> None:
     """A mistyped path would be a second, empty store with locks of its own."""
     from airflow_snowpack.cli.commands import db
-    from airflow_snowpack.exit_code import ExitCode
     from airflow_snowpack.hooks import SnowpackHook
-    from airflow_snowpack.store import StoreFolderMissing
 
     monkeypatch.setenv("AIRFLOW_CONN_ELSEWHERE", json.dumps({"conn_type": "sqlite", "host": f"{tmp_path}/mistyped/snowpack.db"}))
     elsewhere = Namespace(store_conn_id="elsewhere")

@@ -13,6 +13,7 @@ from airflow_snowpack import operators
 from airflow_snowpack.operators.entries.arguments import SET_BY_THE_TASK
 from airflow_snowpack.operators.entries.errors import InvalidRunnerOption
 from airflow_snowpack.runners.errors import InvalidEntry
+from airflow_snowpack.runners.images import ImageBuild
 
 SECRET = "s3cret-value"
 SHELL: dict[str, Any] = {"runner": "subprocess", "command": ["true"]}
@@ -172,8 +173,6 @@ def test_an_output_of_another_task_may_be_an_argument_of_a_command() -> None:
 def test_a_dag_with_entries_is_stored_without_the_variables_of_a_task() -> None:
     from airflow.sdk import DAG, task
     from airflow.serialization.serialized_objects import DagSerialization
-
-    from airflow_snowpack.runners.images import ImageBuild
 
     with DAG("guard", schedule=None) as dag:
         first = operator(**SHELL, command_env={"TOKEN": SECRET}, inputs={"flights": None})

@@ -14,6 +14,7 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, JobStatus
 from airflow_snowpack.maintenance.fleet import Budget, PassState
 from airflow_snowpack.maintenance.fleet.model import PlanningClaim
+from airflow_snowpack.worker import process
 from tests.unit.faces.conftest import Runner
 
 POLICIES = """
@@ -37,8 +38,6 @@ def policies(installation: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
     """Engines instead of Spark; the ones that were made."""
-    from airflow_snowpack.worker import process
-
     made: list[ScriptedEngine] = []
 
     def make() -> ScriptedEngine:

@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.text import Text
 
 from airflow_snowpack import hooks
+from airflow_snowpack.connections.catalog import catalog_config
+from airflow_snowpack.connections.engines.spark_connect import SparkConnect, connection_conf, engine_of
 from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
+from airflow_snowpack.connections.store import NOT_FOR_THE_DRIVER, store_url
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 
 if TYPE_CHECKING:
@@ -22,8 +26,6 @@ def connection(conn_type: str, **fields: Any) -> Connection:
 
 
 def test_a_postgres_connection_keeps_its_driver_options_and_uses_psycopg_3() -> None:
-    from airflow_snowpack.connections.store import store_url
-
     given = connection(
         "postgres", host="db", port=5433, schema="jobs", login="u", password="p@ss", extra='{"sslmode": "require"}'
     )
@@ -44,8 +46,6 @@ def test_a_postgres_connection_keeps_its_driver_options_and_uses_psycopg_3() -> 
 def test_the_url_of_the_store_is_that_of_the_postgres_provider(fields: dict[str, Any]) -> None:
     from airflow.providers.postgres.hooks.postgres import PostgresHook
 
-    from airflow_snowpack.connections.store import store_url
-
     given = connection("postgres", **fields)
     assert store_url(given) == PostgresHook(connection=given, sqlalchemy_scheme="postgresql+psycopg").sqlalchemy_url
 
@@ -54,8 +54,6 @@ def test_the_url_of_the_store_is_that_of_the_postgres_provider(fields: dict[str,
     "query", ['"sslpassword=hunter2"', '["hunter2"]', '{"sslpassword": {"hunter2": 1}}', '{"hunter2": null}']
 )
 def test_a_query_of_another_shape_is_refused_without_its_text(query: str) -> None:
-    from airflow_snowpack.connections.store import store_url
-
     given = connection("postgres", host="db", extra=f'{{"sqlalchemy_query": {query}}}')
     with pytest.raises(UnusableExtra, match="The extra 'sqlalchemy_query' of the Airflow connection 'c' is not valid") as refused:
         store_url(given)
@@ -63,16 +61,12 @@ def test_a_query_of_another_shape_is_refused_without_its_text(query: str) -> Non
 
 
 def test_a_number_in_the_query_is_its_text() -> None:
-    from airflow_snowpack.connections.store import store_url
-
     given = connection("postgres", host="db", extra='{"sqlalchemy_query": {"connect_timeout": 5}}')
     assert store_url(given).query == {"connect_timeout": "5"}
 
 
 def test_every_extra_that_the_postgres_provider_reads_itself_is_kept_from_the_driver() -> None:
     from airflow.providers.postgres.hooks.postgres import PostgresHook
-
-    from airflow_snowpack.connections.store import NOT_FOR_THE_DRIVER
 
     assert PostgresHook.ignored_extra_options == NOT_FOR_THE_DRIVER
 
@@ -101,29 +95,21 @@ def test_the_address_of_a_connect_server_is_that_of_the_spark_provider(
 ) -> None:
     from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 
-    from airflow_snowpack.connections.engines.spark_connect import SparkConnect
-
     given = connection("spark_connect", **fields)
     monkeypatch.setenv("AIRFLOW_CONN_C", given.as_json())
     assert SparkConnect.url(given) == SparkConnectHook("c").get_connection_url()
 
 
 def test_a_sqlite_connection_names_a_file() -> None:
-    from airflow_snowpack.connections.store import store_url
-
     assert str(store_url(connection("sqlite", host="/var/lib/snowpack.db"))) == "sqlite:////var/lib/snowpack.db"
 
 
 def test_a_sqlite_connection_without_a_file_says_what_is_missing() -> None:
-    from airflow_snowpack.connections.store import store_url
-
     with pytest.raises(IncompleteConnection, match="host"):
         store_url(connection("sqlite"))
 
 
 def test_a_connection_that_can_hold_no_store_is_refused() -> None:
-    from airflow_snowpack.connections.store import store_url
-
     with pytest.raises(UnsuitableConnection, match="postgres, sqlite"):
         store_url(connection("mysql", host="db"))
 
@@ -160,14 +146,10 @@ def test_without_a_connection_the_catalog_is_embedded_and_shared_with_spark(inst
     ],
 )
 def test_a_rest_connection_gives_the_catalogs_address(given: dict[str, Any], address: str) -> None:
-    from airflow_snowpack.connections.catalog import catalog_config
-
     assert catalog_config(connection(**given), "lake").address == address
 
 
 def test_a_rest_connection_gives_credentials_and_properties() -> None:
-    from airflow_snowpack.connections.catalog import catalog_config
-
     extra = '{"warehouse": "wh", "properties": {"s3.endpoint": "http://s3"}, "spark_properties": {"io-impl": "x"}}'
     config = catalog_config(connection("iceberg", host="http://c", login="id", password="secret", extra=extra), "lake")
 
@@ -178,8 +160,6 @@ def test_a_rest_connection_gives_credentials_and_properties() -> None:
 
 
 def test_a_sql_catalog_needs_a_warehouse() -> None:
-    from airflow_snowpack.connections.catalog import catalog_config
-
     with pytest.raises(IncompleteConnection, match="warehouse"):
         catalog_config(connection("postgres", host="db", schema="lake"), "lake")
 
@@ -193,22 +173,16 @@ def test_a_sql_catalog_needs_a_warehouse() -> None:
     ],
 )
 def test_a_spark_connection_names_the_master(given: dict[str, Any], master: str) -> None:
-    from airflow_snowpack.connections.spark import spark_master
-
-    assert spark_master(connection(**given)) == master
+    assert engine_of(connection(**given)) == master
 
 
 def test_a_spark_connection_may_have_further_configuration() -> None:
-    from airflow_snowpack.connections.spark import connection_conf
-
     given = connection("spark", host="yarn", extra='{"conf": {"spark.executor.instances": 4}}')
 
     assert connection_conf(given) == {"spark.executor.instances": "4"}
 
 
 def test_a_connection_of_another_type_is_no_spark() -> None:
-    from airflow_snowpack.connections.spark import engine_of
-
     with pytest.raises(UnsuitableConnection, match="spark, spark_connect"):
         engine_of(connection("ssh", host="head"))
 
@@ -223,8 +197,6 @@ def test_a_connection_of_another_type_is_no_spark() -> None:
     ],
 )
 def test_the_beginning_of_an_address_says_of_which_kind_the_catalog_is(address: str, kind: str, reached: str) -> None:
-    from airflow_snowpack.connections.catalog import catalog_config
-
     config = catalog_config(connection("snowpack_catalog", host=address, extra='{"warehouse": "wh"}'), "lake")
 
     assert (config.kind, config.address, config.warehouse) == (kind, reached, "wh")
@@ -235,8 +207,6 @@ def test_the_beginning_of_an_address_says_of_which_kind_the_catalog_is(address: 
     ["catalog", "ftp://host", "https://user:hunter22@host/api", "postgresql://u:hunter22@db/lake", "postgresql://db:x/l"],
 )
 def test_an_address_that_names_no_catalog_is_refused_and_not_repeated(address: str) -> None:
-    from airflow_snowpack.connections.catalog import catalog_config
-
     with pytest.raises(UnusableAddress) as refused:
         catalog_config(connection("snowpack_catalog", host=address, extra='{"warehouse": "wh"}'), "lake")
 
@@ -245,8 +215,6 @@ def test_an_address_that_names_no_catalog_is_refused_and_not_repeated(address: s
 
 @pytest.mark.parametrize("properties", ['{"s3.endpoint": "http://s3"}', '"{\\"s3.endpoint\\": \\"http://s3\\"}"'])
 def test_properties_are_an_object_or_the_text_of_one(properties: str) -> None:
-    from airflow_snowpack.connections.catalog import catalog_config
-
     given = connection("snowpack_catalog", host="https://c", extra=f'{{"properties": {properties}}}')
 
     assert catalog_config(given, "lake").properties == {"s3.endpoint": "http://s3"}
@@ -254,15 +222,11 @@ def test_properties_are_an_object_or_the_text_of_one(properties: str) -> None:
 
 @pytest.mark.parametrize("properties", ['"{oops"', "[1]", "7"])
 def test_properties_of_another_shape_are_refused(properties: str) -> None:
-    from airflow_snowpack.connections.catalog import catalog_config
-
     with pytest.raises(UnusableExtra, match="properties"):
         catalog_config(connection("snowpack_catalog", host="https://c", extra=f'{{"properties": {properties}}}'), "lake")
 
 
 def test_the_form_of_the_store_gives_the_same_as_a_postgres_connection() -> None:
-    from airflow_snowpack.connections.store import store_url
-
     fields = {"host": "db", "port": 5433, "schema": "jobs", "login": "u", "password": "p", "extra": '{"sslmode": "require"}'}
 
     assert store_url(connection("snowpack_store", **fields)) == store_url(connection("postgres", **fields))
@@ -294,8 +258,6 @@ def test_rich_prints_the_message_of_a_connection_test_whole(
     hook: str, host: str, installation: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`airflow connections test` prints it as Rich markup."""
-    from rich.text import Text
-
     monkeypatch.setenv("AIRFLOW_CONN_FAR", f"postgres://u:secret@{host}/[/x]" if host else "sqlite:///")
     ok, message = getattr(hooks, hook)("far").test_connection()
 

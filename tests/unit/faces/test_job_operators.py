@@ -24,7 +24,9 @@ def submit(**arguments: Any) -> operators.SubmitMaintenanceOperator:
     )
 
 
-def test_a_submitted_job_is_pending_and_holds_the_table(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+def test_a_submitted_job_is_pending_and_holds_the_table_and_a_second_try_finds_it_even_in_drain_mode(
+    run_operator: Runner, jobs: Jobs, flights: TableName
+) -> None:
     outcome = run_operator(submit())
 
     assert outcome.state == "success"
@@ -34,12 +36,9 @@ def test_a_submitted_job_is_pending_and_holds_the_table(run_operator: Runner, jo
     assert lock is not None
     assert lock.holder == job.job_id
 
-
-def test_a_second_try_finds_the_job_that_the_first_submitted(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
-    first = run_operator(submit())
-    second = run_operator(submit(), try_number=2)
-
-    assert second.xcom["job_id"] == first.xcom["job_id"]
+    assert run_operator(submit(), try_number=2).xcom["job_id"] == job.job_id
+    jobs.set_drain(True, by="ops", reason="moving the store")
+    assert run_operator(submit(), try_number=2).xcom["job_id"] == job.job_id
 
 
 def test_a_second_try_for_another_table_does_not_pass_the_first_ones_job_for_its_own(
@@ -53,50 +52,45 @@ def test_a_second_try_for_another_table_does_not_pass_the_first_ones_job_for_its
     assert outcome.xcom["table"] == str(flights)
 
 
-@pytest.mark.parametrize(
-    "actions",
-    [
+def test_actions_and_options_may_come_as_values_or_as_any_text_that_a_template_makes_of_one(
+    run_operator: Runner, jobs: Jobs, flights: TableName
+) -> None:
+    for actions in [
         ["remove_orphan_files", "rewrite_data_files"],
         '["remove_orphan_files", "rewrite_data_files"]',
         "['remove_orphan_files', 'rewrite_data_files']",
         "remove_orphan_files, rewrite_data_files",
         "{{ params.actions }}",
         "{{ params.actions | tojson }}",
-    ],
-)
-def test_actions_may_come_as_a_list_or_as_any_text_that_a_template_makes_of_one(
-    run_operator: Runner, jobs: Jobs, flights: TableName, actions: Any
+    ]:
+        outcome = run_operator(submit(actions=actions), params={"actions": ["remove_orphan_files", "rewrite_data_files"]})
+
+        assert outcome.xcom["actions"] == ["rewrite_data_files", "remove_orphan_files"], outcome.error
+        jobs.cancel(outcome.xcom["job_id"])
+
+    for options in [{"expire_snapshots": {"retain_last": 7}}, '{"expire_snapshots": {"retain_last": 7}}', "{{ params.options }}"]:
+        outcome = run_operator(submit(options=options), params={"options": {"expire_snapshots": {"retain_last": 7}}})
+
+        assert jobs.get(outcome.xcom["job_id"]).options == {"expire_snapshots": {"retain_last": 7}}
+        jobs.cancel(outcome.xcom["job_id"])
+
+
+def test_where_narrows_the_rewrites_and_a_job_carries_whether_spark_runs_in_any_case(
+    run_operator: Runner, jobs: Jobs, flights: TableName
 ) -> None:
-    outcome = run_operator(submit(actions=actions), params={"actions": ["remove_orphan_files", "rewrite_data_files"]})
-
-    assert outcome.xcom["actions"] == ["rewrite_data_files", "remove_orphan_files"], outcome.error
-
-
-@pytest.mark.parametrize(
-    "options", [{"expire_snapshots": {"retain_last": 7}}, '{"expire_snapshots": {"retain_last": 7}}', "{{ params.options }}"]
-)
-def test_options_may_come_as_a_dictionary_or_as_text(run_operator: Runner, jobs: Jobs, flights: TableName, options: Any) -> None:
-    outcome = run_operator(submit(options=options), params={"options": {"expire_snapshots": {"retain_last": 7}}})
-
-    assert jobs.get(outcome.xcom["job_id"]).options == {"expire_snapshots": {"retain_last": 7}}
-
-
-def test_a_submitted_job_carries_whether_spark_runs_in_any_case(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
-    outcome = run_operator(submit(only_if_needed="False"))
-
-    assert jobs.get(outcome.xcom["job_id"]).options == {"expire_snapshots": {"only_if_needed": False}}
-
-
-def test_where_narrows_the_rewrites(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
     task = submit(actions=["rewrite_data_files", "expire_snapshots"], where="month = {{ params.month }}")
     outcome = run_operator(task, params={"month": 3})
 
     assert jobs.get(outcome.xcom["job_id"]).options == {"rewrite_data_files": {"where": "month = 3"}}
 
+    jobs.cancel(outcome.xcom["job_id"])
+    outcome = run_operator(submit(only_if_needed="False"))
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+    assert jobs.get(outcome.xcom["job_id"]).options == {"expire_snapshots": {"only_if_needed": False}}
+
+
+def test_a_request_that_a_retry_would_repeat_fails_for_good(run_operator: Runner, flights: TableName) -> None:
+    for arguments, message in [
         ({"actions": ["vacuum"]}, "'vacuum' is not a maintenance action"),
         ({"actions": []}, "The list of actions is empty"),
         ({"actions": 5}, "The argument actions = '5' cannot be read"),
@@ -107,54 +101,45 @@ def test_where_narrows_the_rewrites(run_operator: Runner, jobs: Jobs, flights: T
         ({"priority": 1001}, "Priority 1001 is not valid"),
         ({"priority": "high"}, "The argument priority = 'high' cannot be read"),
         ({"priority": "--5"}, "The argument priority = '--5' cannot be read. Give a whole number."),
-    ],
-)
-def test_a_request_that_a_retry_would_repeat_fails_for_good(
-    run_operator: Runner, flights: TableName, arguments: dict[str, Any], message: str
-) -> None:
-    outcome = run_operator(submit(**arguments))
+    ]:
+        outcome = run_operator(submit(**arguments))
 
-    assert outcome.state == "failed"
-    assert message in str(outcome.error)
+        assert outcome.state == "failed"
+        assert message in str(outcome.error)
 
 
-@pytest.mark.parametrize("operator", ["SubmitMaintenanceOperator", "MaintainTableOperator"])
-@pytest.mark.parametrize("dry_run", [True, False])
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"where": "nope = 1"}, "has no column 'nope'; it has: month, delay"),
-        ({"where": "month = 0); DROP TABLE x; --"}, "cannot be evaluated on demo.flights"),
-        ({"options": {"rewrite_data_files": {"strategy": "sort"}}}, "demo.flights has no sort order of its own"),
-        ({"options": {"rewrite_data_files": {"strategy": "sort", "sort_order": "nope"}}}, "names 'nope'"),
-        ({"options": {"rewrite_data_files": {"strategy": "zorder", "zorder_columns": ["nope"]}}}, "names 'nope'"),
-        ({"options": {"rewrite_data_files": {"branch": "nope"}}}, "has no such branch"),
-        (
-            {"actions": ["expire_snapshots"], "options": {"expire_snapshots": {"snapshot_ids": [7]}}},
-            "names 7, and demo.flights has no such snapshot",
-        ),
-    ],
-)
 def test_what_the_table_does_not_allow_fails_for_good_before_there_is_a_job(
-    run_operator: Runner, jobs: Jobs, flights: TableName, operator: str, dry_run: bool, wrong: dict[str, Any], message: str
+    run_operator: Runner, jobs: Jobs, flights: TableName
 ) -> None:
-    arguments = {"table": "demo.flights", "actions": ["rewrite_data_files"], "dry_run": dry_run, **wrong}
-    outcome = run_operator(getattr(operators, operator)(task_id="refused", **arguments))
+    for operator in ["SubmitMaintenanceOperator", "MaintainTableOperator"]:
+        for dry_run in [True, False]:
+            for wrong, message in [
+                ({"where": "nope = 1"}, "has no column 'nope'; it has: month, delay"),
+                ({"where": "month = 0); DROP TABLE x; --"}, "cannot be evaluated on demo.flights"),
+                ({"options": {"rewrite_data_files": {"strategy": "sort"}}}, "demo.flights has no sort order of its own"),
+                ({"options": {"rewrite_data_files": {"strategy": "sort", "sort_order": "nope"}}}, "names 'nope'"),
+                ({"options": {"rewrite_data_files": {"strategy": "zorder", "zorder_columns": ["nope"]}}}, "names 'nope'"),
+                ({"options": {"rewrite_data_files": {"branch": "nope"}}}, "has no such branch"),
+                (
+                    {"actions": ["expire_snapshots"], "options": {"expire_snapshots": {"snapshot_ids": [7]}}},
+                    "names 7, and demo.flights has no such snapshot",
+                ),
+            ]:
+                arguments = {"table": "demo.flights", "actions": ["rewrite_data_files"], "dry_run": dry_run, **wrong}
+                outcome = run_operator(getattr(operators, operator)(task_id="refused", **arguments))
 
-    assert outcome.state == "failed"
-    assert message in str(outcome.error)
-    assert jobs.list() == []
-    assert jobs.locks.list() == []
+                assert outcome.state == "failed"
+                assert message in str(outcome.error)
+                assert jobs.list() == []
+                assert jobs.locks.list() == []
 
 
-@pytest.mark.parametrize(("priority", "stored"), [(5, 5), ("{{ 2 + 3 }}", 5), ("", 0)])
-def test_a_job_has_the_priority_of_its_task(
-    run_operator: Runner, jobs: Jobs, flights: TableName, priority: int | str, stored: int
-) -> None:
-    outcome = run_operator(submit(priority=priority))
+def test_a_job_has_the_priority_of_its_task(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+    for priority, stored in [(5, 5), ("{{ 2 + 3 }}", 5), ("", 0)]:
+        outcome = run_operator(submit(priority=priority))
 
-    assert outcome.xcom["priority"] == stored
-    assert [job.priority for job in jobs.list()] == [stored]
+        assert outcome.xcom["priority"] == jobs.get(outcome.xcom["job_id"]).priority == stored
+        jobs.cancel(outcome.xcom["job_id"])
 
 
 def test_a_missing_table_is_named_together_with_its_neighbours(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
@@ -166,33 +151,25 @@ def test_a_missing_table_is_named_together_with_its_neighbours(run_operator: Run
     assert jobs.list() == []
 
 
-@pytest.mark.parametrize("operator", ["SubmitMaintenanceOperator", "MaintainTableOperator"])
-@pytest.mark.parametrize(
-    "wrong",
-    [{"table": "demo.nothing"}, {"table": "{{ 'nothing' }}"}, {"actions": ["vacuum"]}, {"options": "{"}, {"where": "month = 3"}],
-)
-def test_drain_mode_refuses_before_anything_else_is_looked_at(
-    run_operator: Runner, jobs: Jobs, operator: str, wrong: dict[str, Any]
-) -> None:
+def test_drain_mode_refuses_before_anything_else_is_looked_at(run_operator: Runner, jobs: Jobs) -> None:
     jobs.set_drain(True, by="ops", reason="moving the store")
-    arguments = {"table": "demo.flights", "actions": ["expire_snapshots"], **wrong}
-    outcome = run_operator(getattr(operators, operator)(task_id="drained", **arguments))
+    for operator in ["SubmitMaintenanceOperator", "MaintainTableOperator"]:
+        for wrong in [
+            {"table": "demo.nothing"},
+            {"table": "{{ 'nothing' }}"},
+            {"actions": ["vacuum"]},
+            {"options": "{"},
+            {"where": "month = 3"},
+        ]:
+            arguments = {"table": "demo.flights", "actions": ["expire_snapshots"], **wrong}
+            outcome = run_operator(getattr(operators, operator)(task_id="drained", **arguments))
 
-    assert outcome.state == "up_for_retry"
-    assert "Drain mode is on" in str(outcome.error)
-    assert "moving the store" in str(outcome.error)
+            assert outcome.state == "up_for_retry"
+            assert "Drain mode is on" in str(outcome.error)
+            assert "moving the store" in str(outcome.error)
 
 
-def test_in_drain_mode_a_second_try_still_finds_the_job_that_the_first_submitted(
-    run_operator: Runner, jobs: Jobs, flights: TableName
-) -> None:
-    first = run_operator(submit())
-    jobs.set_drain(True, by="ops", reason="moving the store")
-
-    assert run_operator(submit(), try_number=2).xcom["job_id"] == first.xcom["job_id"]
-
-
-def test_a_store_that_does_not_answer_is_named_without_its_password(
+def test_a_store_that_does_not_answer_or_has_no_usable_connection_is_named_without_its_password(
     run_operator: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_FAR", "postgres://user:secret@127.0.0.1:1/snowpack")
@@ -202,14 +179,10 @@ def test_a_store_that_does_not_answer_is_named_without_its_password(
     assert "127.0.0.1:1/snowpack" in str(outcome.error)
     assert "secret" not in str(outcome.error)
 
-
-def test_a_missing_connection_explains_how_to_create_it(run_operator: Runner) -> None:
     outcome = run_operator(operators.SweepOperator(task_id="sweep", store_conn_id="nowhere"))
 
     assert "The Airflow connection 'nowhere' for the Snowpack store cannot be read" in str(outcome.error)
 
-
-def test_a_connection_of_another_type_is_refused_for_good(run_operator: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_WEB", "http://example.com")
     outcome = run_operator(operators.SweepOperator(task_id="sweep", store_conn_id="web"))
 
@@ -272,21 +245,17 @@ def test_a_run_that_turns_out_to_be_dry_leaves_no_event(run_operator: Runner, fl
     assert outcome.events == []
 
 
-def test_a_table_that_is_known_when_the_dag_is_parsed_is_an_asset_of_the_task() -> None:
+def test_the_asset_of_a_task_is_its_table_the_alias_of_one_known_later_or_what_the_caller_declares() -> None:
     from airflow.sdk import Asset
 
     task = operators.MaintainTableOperator(task_id="maintain", table="demo.flights")
 
     assert [outlet.uri for outlet in task.outlets if isinstance(outlet, Asset)] == ["iceberg://lake/demo/flights"]
 
-
-def test_a_table_that_is_known_only_later_is_covered_by_the_alias() -> None:
     task = operators.MaintainTableOperator(task_id="maintain", table="{{ params.table }}")
 
     assert [outlet.name for outlet in task.outlets] == ["snowpack_maintained_tables"]
 
-
-def test_an_alias_that_the_caller_declares_is_the_only_outlet() -> None:
     from airflow_snowpack.assets import maintained_tables
 
     task = operators.MaintainTableOperator(task_id="maintain", table="demo.flights", outlets=[maintained_tables()])
@@ -338,8 +307,15 @@ def test_a_locked_table_skips_the_maintenance_that_asks_for_that(run_operator: R
     assert run_operator(task).state == "skipped"
 
 
-def test_with_nothing_in_the_queue_the_worker_task_is_skipped(run_operator: Runner, jobs: Jobs) -> None:
+def test_with_nothing_in_the_queue_the_worker_task_is_skipped_and_a_job_that_does_not_exist_fails_it(
+    run_operator: Runner, jobs: Jobs
+) -> None:
     assert run_operator(operators.RunMaintenanceJobOperator(task_id="work")).state == "skipped"
+
+    outcome = run_operator(operators.RunMaintenanceJobOperator(task_id="work", job_id="0123"))
+
+    assert outcome.state == "failed"
+    assert "Job '0123' does not exist" in str(outcome.error)
 
 
 @pytest.mark.parametrize("draining", [False, True])
@@ -400,23 +376,16 @@ def test_a_retry_leaves_a_job_to_the_other_worker_that_holds_it(run_operator: Ru
     assert jobs.holds(other) is True
 
 
-@pytest.mark.parametrize("job_id", ["{{ params.nothing }}", "{{ '' }}", ""])
 def test_a_job_id_that_renders_to_nothing_takes_no_other_job_instead(
-    run_operator: Runner, jobs: Jobs, flights: TableName, job_id: str
+    run_operator: Runner, jobs: Jobs, flights: TableName
 ) -> None:
     job = jobs.submit(flights, ["expire_snapshots"])
-    outcome = run_operator(operators.RunMaintenanceJobOperator(task_id="work", job_id=job_id), params={"nothing": None})
+    for job_id in ["{{ params.nothing }}", "{{ '' }}", ""]:
+        outcome = run_operator(operators.RunMaintenanceJobOperator(task_id="work", job_id=job_id), params={"nothing": None})
 
-    assert outcome.state == "failed"
-    assert "The argument job_id =" in str(outcome.error)
-    assert jobs.get(job.job_id).status is JobStatus.PENDING
-
-
-def test_a_job_that_does_not_exist_fails_the_worker_task_for_good(run_operator: Runner, jobs: Jobs) -> None:
-    outcome = run_operator(operators.RunMaintenanceJobOperator(task_id="work", job_id="0123"))
-
-    assert outcome.state == "failed"
-    assert "Job '0123' does not exist" in str(outcome.error)
+        assert outcome.state == "failed"
+        assert "The argument job_id =" in str(outcome.error)
+        assert jobs.get(job.job_id).status is JobStatus.PENDING
 
 
 def test_a_cancelled_job_names_its_user_and_releases_its_table(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:

@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 from http_stand_in import StandIn, StandInHandler
 
+from airflow_snowpack.hooks.table_dags import NO_ANSWER, read_dags_of_tables
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Job, JobStatus
+from airflow_snowpack.settings import Settings
+
 
 class _Handler(StandInHandler):
     def answer(self) -> None:
@@ -39,17 +44,12 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Malformed]:
     [{}, [], "text", 7, {"assets": [{"nope": 1}], "total_entries": 1}, {"assets": [None], "dags": [3], "dag_runs": [{}]}],
 )
 def test_an_answer_of_another_shape_leaves_the_dags_of_tables_unknown(airflow: Malformed, body: Any) -> None:
-    from airflow_snowpack.hooks.table_dags import NO_ANSWER, read_dags_of_tables
-    from airflow_snowpack.settings import Settings
-
     airflow.body = body
     settings = replace(Settings.load(), airflow_conn_id="malformed")
     assert read_dags_of_tables(settings).unknown == NO_ANSWER
 
 
 def test_an_error_while_failed_writers_are_read_fails_no_report_of_a_completed_job() -> None:
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.jobs import ActionOutcome, ActionResult, Job, JobStatus
     from airflow_snowpack.operators import MaintainTableOperator
 
     now, table = datetime(2026, 11, 21, 12, tzinfo=UTC), TableName.parse("db.t", catalog="lake")

@@ -17,6 +17,7 @@ from openlineage_events import extracted, sent
 
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.airflow.task_ref import TaskRef
+from airflow_snowpack.hooks.openlineage_facets import MAX_JOBS
 from airflow_snowpack.iceberg import TableHealth, TableName
 from airflow_snowpack.iceberg.health import score
 from airflow_snowpack.inventory import HealthRecords
@@ -236,8 +237,6 @@ class TestWithTheProvider:
         assert (skipped["verdict"], "estimate" in skipped) == ("skip", False)
 
     def test_an_event_has_a_bounded_number_of_jobs(self, jobs: Jobs, flights: TableName) -> None:
-        from airflow_snowpack.hooks.openlineage_facets import MAX_JOBS
-
         task = operators.RunQueuedJobsOperator(task_id="work")
         made = [jobs.submit(replace(flights, table=f"t{number}"), ["expire_snapshots"]) for number in range(MAX_JOBS + 3)]
         task.job_ids = lambda: [job.job_id for job in made]  # type: ignore[method-assign]

@@ -30,19 +30,6 @@ def auto(**arguments: object) -> operators.MaintainTableOperator:
     return operators.MaintainTableOperator(task_id="maintain", table="demo.flights", actions="auto", **arguments)  # type: ignore[arg-type]
 
 
-def test_a_healthy_table_is_left_alone_without_a_jvm_and_the_job_shows_why(
-    run_operator: Runner, jobs: Jobs, flights: TableName, spark_sessions: list[str]
-) -> None:
-    outcome = run_operator(auto())
-
-    assert outcome.state == "success", outcome.error
-    assert spark_sessions == []
-    (job,) = jobs.list()
-    assert [(result.action, result.outcome) for result in job.results] == [(name, "skipped") for name in action_names()]
-    assert job.results[0].message == SKIPPED + "6 of 6 files below 384.0 MiB; threshold 100"
-    assert outcome.xcom["before"] == outcome.xcom["after"]
-
-
 def test_a_dry_run_is_the_plan(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
     sick(flights)
 
@@ -88,7 +75,7 @@ def test_orphan_files_that_a_running_dag_may_still_commit_stay_without_a_plan_to
     assert job.options.get("remove_orphan_files", {}).get("older_than") == older_than
 
 
-def test_the_policies_of_the_dags_folder_decide(
+def test_the_policies_of_the_dags_folder_decide_or_those_that_the_task_names(
     run_operator: Runner, jobs: Jobs, flights: TableName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(tmp_path))
@@ -100,25 +87,32 @@ def test_the_policies_of_the_dags_folder_decide(
     (message,) = {result.message for result in job.results}
     assert message.startswith(SKIPPED + "excluded by the policy: moves to another catalog (rule 'demo.*'")
 
-
-def test_a_task_may_name_another_file_of_policies(
-    run_operator: Runner, jobs: Jobs, flights: TableName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(tmp_path))
     (tmp_path / "policies.yaml").write_text("rules: [{tables: demo.*, skip: by the setting}]")
     (tmp_path / "own.yaml").write_text("rules: [{tables: demo.*, skip: by the task}]")
 
     for file in ("own.yaml", tmp_path / "own.yaml"):
         run_operator(auto(dry_run=True, policies=file))
-    assert all("by the task" in result.message for job in jobs.list() for result in job.results)
+    assert all("by the task" in result.message for job in jobs.list()[:2] for result in job.results)
 
     outcome = run_operator(auto(policies="absent.yaml"))
     assert outcome.state == "failed"
     assert "absent.yaml cannot be read" in str(outcome.error)
 
 
-def test_options_beside_auto_are_refused(run_operator: Runner, flights: TableName) -> None:
+def test_a_healthy_table_is_left_alone_without_a_jvm_and_options_beside_auto_are_refused(
+    run_operator: Runner, flights: TableName, jobs: Jobs, spark_sessions: list[str]
+) -> None:
     outcome = run_operator(auto(where="month = 3"))
 
     assert outcome.state == "failed"
     assert "where cannot be given with the actions 'auto'" in str(outcome.error)
+
+    outcome = run_operator(auto())
+
+    assert outcome.state == "success", outcome.error
+    assert spark_sessions == []
+    (job,) = jobs.list()
+    assert [(result.action, result.outcome) for result in job.results] == [(name, "skipped") for name in action_names()]
+    assert job.results[0].message == SKIPPED + "6 of 6 files below 384.0 MiB; threshold 100"
+    assert outcome.xcom["before"] == outcome.xcom["after"]

@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from fastapi.security import HTTPAuthorizationCredentials
 from starlette.requests import Request
 
+from airflow_snowpack.api.app import open_ahead
 from airflow_snowpack.api.auth import Forbidden, NotAuthenticated, Reader, User, own_hosts, sent_by_own_page
 from airflow_snowpack.api.problems import install
 from airflow_snowpack.api.services import LazyServices
@@ -319,8 +320,6 @@ def test_the_api_server_starts_when_the_app_cannot_be_built(caplog: pytest.LogCa
 
 
 def test_the_start_waits_for_services_that_hang_only_as_long_as_it_may() -> None:
-    from airflow_snowpack.api.app import open_ahead
-
     released, opening = threading.Event(), Opening()
     opening.warm_up = released.wait  # type: ignore[assignment]
     asyncio.run(open_ahead(cast("LazyServices", opening), timedelta(0)))

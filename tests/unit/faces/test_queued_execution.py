@@ -13,6 +13,7 @@ from airflow_snowpack import hooks, operators, triggers
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Job, Jobs, JobStatus, JobWorker
 from airflow_snowpack.jobs.model import TableChange
+from airflow_snowpack.maintenance import submit
 from airflow_snowpack.store import StoreUnreachable
 from tests.unit.faces.conftest import Outcome, Runner
 
@@ -129,33 +130,25 @@ def test_the_argument_outranks_the_setting(
     assert outcome.state == state, outcome.error
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_an_argument_that_cannot_take_effect_is_refused(
+    run_operator: Runner, jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for arguments, message in [
         ({"execution": "later"}, "The argument execution = 'later' cannot be read. Give inline or queued."),
         ({"spark_conn_id": "spark"}, "The argument spark_conn_id = 'spark' has no effect with execution = 'queued'"),
         ({"continue_on_error": False}, "The argument continue_on_error = 'False' has no effect with execution = 'queued'"),
-    ],
-)
-def test_an_argument_that_cannot_take_effect_is_refused(
-    run_operator: Runner,
-    jobs: Jobs,
-    flights: TableName,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: dict[str, Any],
-    message: str,
-) -> None:
-    with pytest.raises(Exception, match="The argument") as when_parsed:
-        maintain(**arguments)
-    assert str(when_parsed.value).startswith(message)
+    ]:
+        with pytest.raises(Exception, match="The argument") as when_parsed:
+            maintain(**arguments)
+        assert str(when_parsed.value).startswith(message)
 
-    monkeypatch.setenv("AIRFLOW__SNOWPACK__EXECUTION", "queued")
-    execution = "{{ params.execution }}"
-    params = {"execution": arguments.get("execution", "queued")}
-    when_run = run_operator(maintain(**{**arguments, "execution": execution}), params=params)
-    assert when_run.state == "failed"
-    assert str(when_run.error).startswith(message)
-    assert jobs.list() == []
+        monkeypatch.setenv("AIRFLOW__SNOWPACK__EXECUTION", "queued")
+        execution = "{{ params.execution }}"
+        params = {"execution": arguments.get("execution", "queued")}
+        when_run = run_operator(maintain(**{**arguments, "execution": execution}), params=params)
+        assert when_run.state == "failed"
+        assert str(when_run.error).startswith(message)
+        assert jobs.list() == []
 
 
 def test_a_dry_run_completes_at_once(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
@@ -263,15 +256,13 @@ def test_a_job_that_was_deleted_fails_the_task_for_good(run_operator: Runner, jo
     assert "does not exist or was deleted" in str(outcome.error)
 
 
-@pytest.mark.parametrize("event", [{"status": "completed"}, {"status": "cancelled"}])
-def test_an_event_that_is_wrong_or_early_makes_the_task_wait_again(
-    run_operator: Runner, jobs: Jobs, flights: TableName, event: dict[str, Any]
-) -> None:
-    deferred = run_operator(maintain())
-    again = resume(run_operator, deferred, event)
+def test_an_event_that_is_wrong_or_early_makes_the_task_wait_again(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+    for event in [{"status": "completed"}, {"status": "cancelled"}]:
+        deferred = run_operator(maintain())
+        again = resume(run_operator, deferred, event)
 
-    assert trigger_of(again).serialize() == trigger_of(deferred).serialize()
-    assert again.message.next_kwargs == deferred.message.next_kwargs
+        assert trigger_of(again).serialize() == trigger_of(deferred).serialize()
+        assert again.message.next_kwargs == deferred.message.next_kwargs
 
 
 def test_a_worker_that_dies_leaves_the_job_to_the_next_one_while_the_task_waits(
@@ -404,8 +395,6 @@ def test_a_wait_that_begins_after_the_time_limit_ends_at_once(run_operator: Runn
 def test_a_signal_while_the_task_submits_cancels_the_job_and_ends_the_process(
     run_operator: Runner, jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_snowpack.maintenance import submit
-
     really = submit.submit_own
 
     def interrupted(*arguments: Any, **named: Any) -> Job:
@@ -525,26 +514,20 @@ def test_a_try_waits_until_the_worker_of_its_own_cancelled_job_has_left_the_tabl
     assert trigger_of(run_operator(maintain(), resume=(outcome.message.next_method, free))).job_id != claim.job.job_id
 
 
-@pytest.mark.parametrize(("if_locked", "state"), [("fail", "up_for_retry"), ("skip", "skipped"), ("wait", "deferred")])
-def test_a_table_that_another_process_has_locked_is_met_as_inline(
-    run_operator: Runner, jobs: Jobs, flights: TableName, if_locked: str, state: str
+def test_a_locked_table_is_met_as_inline_and_the_wait_for_it_counts_to_the_time_limit(
+    run_operator: Runner, jobs: Jobs, flights: TableName
 ) -> None:
     jobs.locks.acquire(flights, "etl/nightly", ttl=timedelta(hours=1))
+    for if_locked, state in [("fail", "up_for_retry"), ("skip", "skipped"), ("wait", "deferred")]:
+        assert run_operator(maintain(if_locked=if_locked)).state == state
+        assert jobs.list() == []
 
-    assert run_operator(maintain(if_locked=if_locked)).state == state
-    assert jobs.list() == []
+    # Airflow itself limits the process of an inline task, and not its wait.
+    for execution, limit in [("queued", timedelta(minutes=30)), ("inline", None)]:
+        waits = run_operator(maintain(execution=execution, if_locked="wait", execution_timeout=timedelta(minutes=30))).message
 
-
-@pytest.mark.parametrize(("execution", "limit"), [("queued", timedelta(minutes=30)), ("inline", None)])
-def test_the_wait_for_a_table_counts_to_the_time_limit_of_a_queued_task(
-    run_operator: Runner, jobs: Jobs, flights: TableName, execution: str, limit: timedelta | None
-) -> None:
-    """Airflow itself limits the process of an inline task, and not its wait."""
-    jobs.locks.acquire(flights, "etl/nightly", ttl=timedelta(hours=1))
-    waits = run_operator(maintain(execution=execution, if_locked="wait", execution_timeout=timedelta(minutes=30))).message
-
-    assert (waits.trigger_timeout is None) is (limit is None)
-    assert limit is None or timedelta(minutes=29) < waits.trigger_timeout <= limit
+        assert (waits.trigger_timeout is None) is (limit is None)
+        assert limit is None or timedelta(minutes=29) < waits.trigger_timeout <= limit
 
 
 @pytest.mark.parametrize("own", ["other request", "other table", "inline"])

@@ -18,6 +18,7 @@ from airflow_snowpack import operators, sensors
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Claim, Job, Jobs, JobStatus
 from airflow_snowpack.jobs.claims import Claims
+from airflow_snowpack.worker import process
 from tests.unit.faces.conftest import Runner
 
 ACTIONS = ["rewrite_manifests", "expire_snapshots"]
@@ -26,8 +27,6 @@ ACTIONS = ["rewrite_manifests", "expire_snapshots"]
 @pytest.fixture
 def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
     """Engines instead of Spark, of which every second one fails; the ones that were made."""
-    from airflow_snowpack.worker import process
-
     made: list[ScriptedEngine] = []
 
     def make() -> ScriptedEngine:
@@ -108,8 +107,6 @@ def test_a_retry_first_takes_over_the_job_that_its_try_before_had_claimed(
 def test_a_killed_task_fails_its_job_and_claims_no_other(
     run_operator: Runner, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_snowpack.worker import process
-
     def kill(_action: str) -> None:
         running = run_operator.instance.task  # Airflow runs a copy
         threading.Thread(target=running.abandon, args=("Airflow ended the task",)).start()

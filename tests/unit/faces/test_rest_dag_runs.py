@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.dag_runs import RestDagRuns
 from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.scheduling.airflow_port import DagRuns, Unavailable
@@ -35,9 +36,6 @@ def answers() -> Answers:
 
 @pytest.fixture
 def runs(answers: Answers) -> Iterator[RestDagRuns]:
-    from airflow_snowpack.hooks.api_client import AirflowRest
-    from airflow_snowpack.hooks.dag_runs import RestDagRuns
-
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             status, body = answers.to(self.path)

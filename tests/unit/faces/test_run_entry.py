@@ -67,26 +67,29 @@ def run_task(run_operator: Runner) -> Callable[..., Outcome]:
     return run
 
 
-def test_a_command_that_succeeds_returns_nothing(run_entry: Callable[..., Outcome]) -> None:
+def test_a_command_that_succeeds_returns_nothing_and_one_that_fails_is_retried_if_that_may_help(
+    run_entry: Callable[..., Outcome],
+) -> None:
     outcome = run_entry(command=["true"])
 
     assert (outcome.state, outcome.xcom) == ("success", None), outcome.error
     assert left_behind() == []
 
-
-def test_a_command_that_fails_is_retried_and_reports_its_exit_code(run_entry: Callable[..., Outcome]) -> None:
     outcome = run_entry(command=["sh", "-c", "exit 3"])
 
     assert outcome.state == "up_for_retry"
     assert "The entry ended with exit code 3" in str(outcome.error)
     assert left_behind() == []
 
-
-def test_a_program_that_does_not_exist_fails_for_good(run_entry: Callable[..., Outcome]) -> None:
     outcome = run_entry(command=["no-such-program-here"])
 
     assert outcome.state == "failed"
     assert "no-such-program-here" in str(outcome.error)
+
+    outcome = run_entry(command=["true"], inputs={"numbers": 7})
+
+    assert outcome.state == "failed"
+    assert "inputs = 'numbers' is not usable: its value is of type int, and an input is one table" in str(outcome.error)
 
 
 def test_a_function_runs_with_the_interpreter_that_the_task_names(run_task: Callable[..., Outcome], tmp_path: Path) -> None:
@@ -161,7 +164,7 @@ def test_several_outputs_of_a_command_are_a_dictionary(run_entry: Callable[..., 
     assert {name: len(rows(ref)) for name, ref in outcome.xcom.items()} == {"few": 2, "all": 3}
 
 
-def test_an_output_that_was_not_written_fails_the_task_and_nothing_is_committed(
+def test_what_an_output_lacks_or_a_failed_command_has_written_is_not_committed(
     run_entry: Callable[..., Outcome], numbers: dict[str, Any], registry: InterimRegistry
 ) -> None:
     arguments = [sys.executable, "-c", COPY, "{inputs}/numbers", "{outputs}/other.parquet"]
@@ -171,10 +174,6 @@ def test_an_output_that_was_not_written_fails_the_task_and_nothing_is_committed(
     assert "has not written its output 'scored'" in str(outcome.error)
     assert [table.producer.task_id for table in registry.tables()] == ["made"]
 
-
-def test_the_outputs_of_a_command_that_fails_in_the_end_are_not_committed(
-    run_entry: Callable[..., Outcome], numbers: dict[str, Any], registry: InterimRegistry
-) -> None:
     program = f"{COPY}\nsys.exit(1)"
     arguments = [sys.executable, "-c", program, "{inputs}/numbers", "{outputs}/scored.parquet"]
     outcome = run_entry(command=arguments, inputs={"numbers": numbers}, outputs=["scored"])
@@ -182,13 +181,6 @@ def test_the_outputs_of_a_command_that_fails_in_the_end_are_not_committed(
     assert outcome.state == "up_for_retry"
     assert [table.producer.task_id for table in registry.tables()] == ["made"]
     assert left_behind() == []
-
-
-def test_an_input_that_is_no_table_is_refused_for_good(run_entry: Callable[..., Outcome]) -> None:
-    outcome = run_entry(command=["true"], inputs={"numbers": 7})
-
-    assert outcome.state == "failed"
-    assert "inputs = 'numbers' is not usable: its value is of type int, and an input is one table" in str(outcome.error)
 
 
 def test_a_named_table_and_a_view_are_inputs(run_entry: Callable[..., Outcome], run_operator: Runner) -> None:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.interim.collection.model import DagRunState, RunPhase, RunQuery
 
@@ -135,7 +136,6 @@ class TestInATask:
 def serving(answer: Answer) -> Iterator[RestRunStates]:
     """A server that answers as it is told, and whoever asks it."""
 
-    from airflow_snowpack.hooks.api_client import AirflowRest
     from airflow_snowpack.hooks.run_states import RestRunStates
 
     class Handler(BaseHTTPRequestHandler):

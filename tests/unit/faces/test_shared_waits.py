@@ -26,6 +26,7 @@ from airflow_snowpack.scheduling.airflow_port import DagRuns
 from airflow_snowpack.scheduling.sources.consumer import NO_OWNER, Consumer
 from airflow_snowpack.store import Store, utc_now
 from airflow_snowpack.store.tables.schedules import considered
+from airflow_snowpack.triggers.shared_reads import SharedReads, next_round, shared_reads
 
 if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
@@ -279,8 +280,6 @@ def test_runs_at_gates_share_one_connection(rounds: TriggerRounds, far_store: St
 
 
 def test_triggers_with_one_period_go_on_at_one_moment_whenever_they_began() -> None:
-    from airflow_snowpack.triggers.shared_reads import next_round, shared_reads
-
     batches: list[int] = []
 
     def read(keys: frozenset[int]) -> list[tuple[int, int]]:
@@ -306,8 +305,6 @@ def test_triggers_with_one_period_go_on_at_one_moment_whenever_they_began() -> N
 
 
 def test_a_value_that_hangs_holds_up_neither_the_others_of_its_batch_nor_later_ones() -> None:
-    from airflow_snowpack.triggers.shared_reads import SharedReads
-
     released = threading.Event()
 
     def read(keys: frozenset[int]) -> Iterator[tuple[int, int]]:

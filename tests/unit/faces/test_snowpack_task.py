@@ -111,7 +111,9 @@ def test_ordinary_values_go_through_untouched(run_task: Callable[..., Outcome], 
     assert registry.tables() == []
 
 
-def test_several_outputs_become_tables_of_their_own(run_task: Callable[..., Outcome], registry: InterimRegistry) -> None:
+def test_several_outputs_become_tables_of_their_own_and_a_tuple_a_list_of_references(
+    run_task: Callable[..., Outcome], registry: InterimRegistry
+) -> None:
     def both() -> dict[str, Any]:
         return {"good": NUMBERS, "count": 3, "bad": [NUMBERS.slice(0, 1).to_pandas(), "why"]}
 
@@ -124,8 +126,6 @@ def test_several_outputs_become_tables_of_their_own(run_task: Callable[..., Outc
     assert pushed >= {"good", "bad", "count"}
     assert {table.producer.output for table in registry.tables()} == {"good", "bad.0"}
 
-
-def test_a_tuple_of_tables_becomes_a_list_of_references(run_task: Callable[..., Outcome]) -> None:
     def made() -> tuple[pa.Table, pa.Table]:
         return NUMBERS.slice(0, 1), NUMBERS.slice(1)
 
@@ -382,22 +382,17 @@ def numbers() -> pa.Table:
     return NUMBERS
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
+def test_arguments_that_mean_nothing_and_asynchronous_functions_are_refused_in_the_dag_file() -> None:
+    for arguments, expected in [
         ({"scope": "everywhere"}, "everywhere"),
         ({"preservation": "SOME"}, "SOME"),
         ({"ttl": "soon"}, "soon"),
-    ],
-)
-def test_arguments_that_mean_nothing_are_refused_in_the_dag_file(arguments: dict[str, Any], expected: str) -> None:
-    from airflow.sdk import DAG, task
+    ]:
+        from airflow.sdk import DAG, task
 
-    with DAG("guard", schedule=None), pytest.raises(Exception, match=expected):
-        task.snowpack(**arguments)(numbers)()
+        with DAG("guard", schedule=None), pytest.raises(Exception, match=expected):
+            task.snowpack(**arguments)(numbers)()
 
-
-def test_an_asynchronous_function_is_refused_in_the_dag_file() -> None:
     from airflow.sdk import task
 
     async def later() -> None: ...

@@ -8,6 +8,7 @@ import pytest
 
 from airflow_snowpack import hooks
 from airflow_snowpack.connections.errors import ConnectionNotFound, UnsuitableConnection
+from airflow_snowpack.connections.spark import SparkOrphans
 from airflow_snowpack.maintenance import SparkEngine
 from airflow_snowpack.spark import ConnectServer, SparkUnavailable
 
@@ -38,7 +39,6 @@ def test_an_engine_in_this_process_names_no_server() -> None:
 
 
 def test_a_server_that_does_not_answer_is_not_taken_for_one_without_orphans() -> None:
-    from airflow_snowpack.connections.spark import SparkOrphans
     from airflow_snowpack.hooks.connections import read_connection
 
     with pytest.raises(SparkUnavailable, match=r"sc://127\.0\.0\.1:9 does not respond") as refused:
@@ -48,7 +48,6 @@ def test_a_server_that_does_not_answer_is_not_taken_for_one_without_orphans() ->
 
 @pytest.mark.parametrize(("conn_id", "error"), [("gone", ConnectionNotFound), ("local", UnsuitableConnection)])
 def test_a_connection_that_names_no_server_any_more_is_an_error(conn_id: str, error: type[Exception]) -> None:
-    from airflow_snowpack.connections.spark import SparkOrphans
     from airflow_snowpack.hooks.connections import read_connection
 
     with pytest.raises(error, match=conn_id):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_snowpack.hooks.dag_runs import REMOVED
 from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.scheduling.airflow_port import DagRuns, EndedRun, EndsFound, EndsQuery, Launch, NotStarted, Unavailable
 
@@ -160,8 +161,6 @@ def test_known_runs_that_have_ended_are_told_with_how_and_when(api: ApiServer) -
 
 
 def test_a_known_run_that_somebody_deleted_holds_no_place_for_ever(api: ApiServer) -> None:
-    from airflow_snowpack.hooks.dag_runs import REMOVED
-
     found = snapshot_of({}, api, "mine")
     assert (found.others, found.ended["mine"].state) == (0, REMOVED)
 

@@ -82,12 +82,12 @@ def test_a_trigger_waits_for_its_store_also_while_airflow_cannot_read_the_connec
     assert asyncio.run(outage()) == f"sqlite:///{tmp_path}/store.db"
 
 
-def ready(name: str, jobs: Jobs, flights: TableName) -> BaseTrigger:
-    """A trigger that can fire from the beginning, if only because its time is over or it cannot read."""
+def ready(jobs: Jobs, flights: TableName) -> dict[str, BaseTrigger]:
+    """Triggers that can fire from the beginning, if only because their time is over or they cannot read."""
     job = jobs.submit(flights, ["expire_snapshots"])
     jobs.cancel(job.job_id)
     now, commits = jobs.store.clock().isoformat(), {"commits_added": {"table": "demo.flights", "count": 1}}
-    every: dict[str, BaseTrigger] = {
+    return {
         "job": triggers.MaintenanceJobTrigger(job.job_id),
         "no such job": triggers.MaintenanceJobTrigger("0123"),
         "table": triggers.TableLockTrigger("demo.flights", "lake"),
@@ -100,34 +100,24 @@ def ready(name: str, jobs: Jobs, flights: TableName) -> BaseTrigger:
         "gate, at its moment": triggers.RunConstraintTrigger("dag", "run", "gate", LONG, now),
         "gate, over": triggers.RunConstraintTrigger("dag", "run", "gate", now),
     }
-    return every[name]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("job", "no such job", "table", "table, in vain", "arrival", "arrival, too late"),
-        *("dispatcher, over", "dispatcher, in vain", "gate", "gate, at its moment", "gate, over"),
-    ],
-)
 def test_no_trigger_fires_before_airflow_has_processed_the_deferral(
-    jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch, name: str
+    jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow_snowpack.triggers import wait_for
 
-    trigger = ready(name, jobs, flights)
-
-    async def fire() -> dict[str, Any]:
+    async def fire() -> list[dict[str, Any]]:
         processed = asyncio.Event()
         monkeypatch.setattr(wait_for.Settling, "rest", lambda self: processed.wait())
         monkeypatch.setattr(wait_for.Settling, "is_over", property(lambda self: processed.is_set()))
-        waiting = asyncio.create_task(first_event(trigger))
-        done, _ = await asyncio.wait([waiting], timeout=0.3)
-        assert not done, "too early"
+        waiting = [asyncio.create_task(first_event(each), name=name) for name, each in ready(jobs, flights).items()]
+        early, _ = await asyncio.wait(waiting, timeout=0.3)
+        assert [task.get_name() for task in early] == []
         processed.set()
-        return await asyncio.wait_for(waiting, timeout=PATIENCE_S)
+        return await asyncio.wait_for(asyncio.gather(*waiting), timeout=PATIENCE_S)
 
-    assert asyncio.run(fire())
+    assert all(asyncio.run(fire()))
 
 
 @pytest.mark.parametrize(("setting", "seconds"), [(None, 10), ("PT30S", 30)])
@@ -221,15 +211,11 @@ def test_the_job_trigger_fires_when_the_job_ends(jobs: Jobs, flights: TableName)
     assert asyncio.run(end_it_meanwhile()) == {"job_id": job.job_id, "status": JobStatus.CANCELLED.value}
 
 
-def test_the_job_trigger_reports_a_missing_job(jobs: Jobs) -> None:
+def test_the_job_trigger_reports_a_missing_job_or_connection_and_the_lock_trigger_fires_for_a_free_table(jobs: Jobs) -> None:
     assert "Job '0123' does not exist" in fired(triggers.MaintenanceJobTrigger("0123"))["problem"]
 
-
-def test_the_trigger_reports_a_missing_connection(jobs: Jobs) -> None:
     assert "'nowhere'" in fired(triggers.MaintenanceJobTrigger("0123", "nowhere"))["problem"]
 
-
-def test_the_lock_trigger_fires_at_once_for_a_free_table(jobs: Jobs) -> None:
     assert fired(triggers.TableLockTrigger("demo.flights", "lake"))["free"] is True
 
 
