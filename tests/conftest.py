@@ -15,6 +15,7 @@ import logging
 import os
 import shutil
 import sqlite3
+import sys
 import tempfile
 import threading
 import time
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from collecting import LOADED_BY_COLLECTING
 from databases import databases_of
 from effort import SOAK
 from postgres_server import PostgresServer, new_database, running_server
@@ -100,8 +102,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if belongs(item)]
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """From now on, search for garbage among what the tests make."""
+    session.config.stash[LOADED_BY_COLLECTING] = frozenset(sys.modules)
     gc.freeze()
     gc.enable()
 

@@ -122,10 +122,7 @@ PROMISES = (
     Promise(
         7,
         "The domain does not know Airflow",
-        (
-            "unit/builds/test_build_imports.py",
-            "unit/maintenance/test_cheap_imports.py",
-        ),
+        ("unit/test_imports.py",),
     ),
 )
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
-from bounded import output_of
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
@@ -133,15 +131,6 @@ def test_a_catalog_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(CatalogUnreachable, match="The Iceberg catalog 'lake' cannot be reached"):
         config.load()
-
-
-def test_importing_the_room_loads_neither_pyiceberg_nor_pyarrow_nor_sqlalchemy() -> None:
-    heavy = "{'pyiceberg', 'pyarrow', 'sqlalchemy', 'pyspark'}"
-    program = f"import sys, airflow_snowpack.iceberg; print({heavy} & {{name.split('.')[0] for name in sys.modules}})"
-
-    answer = output_of(sys.executable, "-c", program)
-
-    assert answer.strip() == "set()"
 
 
 def test_a_table_whose_metadata_file_is_damaged_says_so(config: CatalogConfig) -> None:

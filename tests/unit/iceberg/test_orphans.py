@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyarrow.fs import FileInfo, FileType
 
 from airflow_snowpack.iceberg import LocationOutsideTable, Relation, TableName, TableNotFound, find_orphans, location_conflicts
 from airflow_snowpack.iceberg.orphans import _stored, inner_path
@@ -160,8 +161,6 @@ def test_conflicts_of_a_table_that_is_not_there_cannot_be_told(catalog: Catalog)
 
 
 def test_a_file_whose_modification_time_is_unknown_has_none_and_no_age() -> None:
-    from pyarrow.fs import FileInfo, FileType
-
     assert _stored("s3://lake/a", FileInfo("lake/a", FileType.File, size=3, mtime_ns=0)).modified_at is None
     assert _stored("s3://lake/a", FileInfo("lake/a", FileType.File, size=3)).modified_at is None
 

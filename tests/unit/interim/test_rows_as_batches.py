@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.types import LongType
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.interim.errors import UnreadableTable, UnreadableView
@@ -99,8 +100,6 @@ def test_the_table_is_not_in_memory_as_a_whole(catalog: Catalog, written: Callab
 
 
 def test_a_file_that_cannot_be_read_is_reported_while_it_is_read(catalog: Catalog, written: Callable[..., TableRef]) -> None:
-    from pyiceberg.types import LongType
-
     ref = written(pa.table({"n": [1]}))
     table = catalog.load_table(NAME.identifier)
     with table.update_schema() as change:

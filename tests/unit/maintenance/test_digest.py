@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from health_pages_world import keep
 from made_health import made_health, sick_health
 from pages_world import World, compacted, did, expired, open_world
 
+from airflow_snowpack.iceberg.health import SnapshotLog
 from airflow_snowpack.inventory import TableScores
 from airflow_snowpack.jobs import ActionOutcome, Job, JobStatus
 from airflow_snowpack.jobs.withdrawal import withdraw
@@ -83,9 +85,6 @@ def test_tables_that_are_still_sick_or_cannot_be_read_are_in_the_sentence(world:
 
 
 def with_many_snapshots(health: object) -> object:
-    from dataclasses import replace
-
-    from airflow_snowpack.iceberg.health import SnapshotLog
 
     many = 400
     log = SnapshotLog(tuple(range(many)), (None,) * many, tuple(range(1, many + 1)), ("append",) * many)

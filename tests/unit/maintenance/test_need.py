@@ -10,7 +10,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
 import pytest
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import IdentityTransform
 
 from airflow_snowpack.iceberg import DeleteKind, LiveDelete, LiveFile, MetadataReader, TableFiles, TableName
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job, JobStatus
@@ -56,9 +60,11 @@ def job(options: dict[str, Any]) -> Job:
     return Job("j1", name, tuple(Action), options, False, JobStatus.RUNNING, datetime.now(UTC))
 
 
-@pytest.mark.parametrize(
-    ("action", "message", "metrics"),
-    [
+def test_an_action_that_has_nothing_to_do_is_skipped_with_its_evidence_and_starts_spark_when_wanted_in_any_case(
+    flights: Flights, run: Run
+) -> None:
+    flights(1)
+    for action, message, metrics in (
         (
             Action.REWRITE_DATA_FILES,
             "Nothing to do: 1 data file, 1 of them too small or too large, and no partition has enough of those",
@@ -95,47 +101,35 @@ def job(options: dict[str, Any]) -> Job:
             "Nothing to do: 5 files in the storage, none of them an orphan that is old enough",
             {"planned_files_count": 0, "removed_files_count": 0, "considered_files_count": 5},
         ),
-    ],
-    ids=list(Action),
-)
-def test_an_action_that_has_nothing_to_do_is_skipped_with_its_evidence(
-    flights: Flights, run: Run, action: Action, message: str, metrics: dict[str, int]
-) -> None:
-    flights(1)
-
-    result = run(action)
-
-    assert isinstance(result, ActionResult)
-    assert (result.outcome, result.success, result.message) == (ActionOutcome.SKIPPED, True, message)
-    assert result.metrics == metrics
-    assert result.change is None
+    ):
+        result = run(action)
+        assert isinstance(result, ActionResult), action
+        assert (result.outcome, result.success, result.message) == (ActionOutcome.SKIPPED, True, message)
+        assert (result.metrics, result.change) == (metrics, None)
+        assert run(action, only_if_needed=False) == SPARK_STARTS, action
 
 
-@pytest.mark.parametrize("action", list(Action))
-def test_an_empty_table_has_nothing_to_do(flights: Flights, run: Run, action: Action) -> None:
+def test_an_empty_table_has_nothing_to_do(flights: Flights, run: Run) -> None:
     flights()
-
-    result = run(action)
-
-    assert isinstance(result, ActionResult)
-    assert result.outcome is ActionOutcome.SKIPPED
-
-
-@pytest.mark.parametrize("action", list(Action))
-def test_spark_starts_when_it_is_wanted_in_any_case(flights: Flights, run: Run, action: Action) -> None:
-    flights(1)
-
-    assert run(action, only_if_needed=False) == SPARK_STARTS
+    for action in Action:
+        result = run(action)
+        assert isinstance(result, ActionResult), action
+        assert result.outcome is ActionOutcome.SKIPPED
 
 
-def test_spark_starts_for_what_metadata_cannot_show(flights: Flights, run: Run) -> None:
-    flights(1)
+def test_spark_starts_for_what_metadata_cannot_show_and_for_what_spark_refuses(flights: Flights, run: Run) -> None:
+    table = flights(1)
+    table.manage_snapshots().create_tag(table.metadata.snapshots[0].snapshot_id, "a_tag").commit()
 
     assert run(Action.REMOVE_ORPHAN_FILES, prefix_mismatch_mode="ignore") == SPARK_STARTS
     assert run(Action.REMOVE_ORPHAN_FILES, equal_schemes={"s3a": "s3"}) == SPARK_STARTS
     assert run(Action.REWRITE_DATA_FILES, remove_dangling_deletes=True) == SPARK_STARTS
     assert run(Action.REWRITE_MANIFESTS, sort_by=["month"]) == SPARK_STARTS
     assert run(Action.EXPIRE_SNAPSHOTS, clean_expired_metadata=True) == SPARK_STARTS
+    assert run(Action.REWRITE_DATA_FILES, branch="gone") == SPARK_STARTS
+    assert run(Action.REWRITE_DATA_FILES, branch="a_tag") == SPARK_STARTS
+    assert run(Action.REWRITE_MANIFESTS, spec_id=7) == SPARK_STARTS
+    assert isinstance(run(Action.REWRITE_DATA_FILES, branch="main"), ActionResult)
 
 
 def test_spark_starts_when_there_is_something_to_do(flights: Flights, run: Run) -> None:
@@ -173,9 +167,9 @@ def test_a_branch_that_is_past_its_own_age_is_something_to_do(flights: Flights, 
     assert run(Action.EXPIRE_SNAPSHOTS, retain_last=3, later=timedelta(days=2)) == SPARK_STARTS
 
 
-@pytest.mark.parametrize(
-    ("properties", "forbidden"),
-    [
+def test_what_the_tables_properties_forbid_is_skipped_with_the_property_as_the_reason(flights: Flights, run: Run) -> None:
+    table = flights(1, 1, 1, 1, 1, 1)
+    for properties, forbidden in (
         ({"gc.enabled": "false"}, {Action.EXPIRE_SNAPSHOTS, Action.REMOVE_ORPHAN_FILES}),
         ({"gc.enabled": "flase"}, {Action.EXPIRE_SNAPSHOTS, Action.REMOVE_ORPHAN_FILES}),
         ({"history.expire.max-snapshot-age-ms": "a week"}, {Action.EXPIRE_SNAPSHOTS}),
@@ -184,21 +178,19 @@ def test_a_branch_that_is_past_its_own_age_is_something_to_do(flights: Flights, 
         ({"write.target-file-size-bytes": "128 MiB"}, {Action.REWRITE_DATA_FILES}),
         ({"write.delete.target-file-size-bytes": "9" * 30}, {Action.REWRITE_POSITION_DELETE_FILES}),
         ({"commit.manifest.target-size-bytes": "0"}, {Action.REWRITE_MANIFESTS}),
-    ],
-)
-def test_what_the_tables_properties_forbid_is_skipped_with_the_property_as_the_reason(
-    flights: Flights, run: Run, properties: dict[str, str], forbidden: set[Action]
-) -> None:
-    with flights(1, 1, 1, 1, 1, 1).transaction() as transaction:
-        transaction.set_properties(properties)
-    found = {action: run(action, max_age="0m") if action is Action.EXPIRE_SNAPSHOTS else run(action) for action in Action}
+    ):
+        (name,) = properties
+        with table.transaction() as transaction:
+            transaction.set_properties(properties)
+        found = {action: run(action, max_age="0m") if action is Action.EXPIRE_SNAPSHOTS else run(action) for action in Action}
+        with table.transaction() as transaction:
+            transaction.remove_properties(name)
 
-    results = {action: each for action, each in found.items() if isinstance(each, ActionResult)}
-    assert {action for action, each in results.items() if each.message.startswith("Skipped: ")} == forbidden
-    (name,) = properties
-    for action in forbidden:
-        assert results[action].outcome is ActionOutcome.SKIPPED
-        assert name in results[action].message
+        results = {action: each for action, each in found.items() if isinstance(each, ActionResult)}
+        assert {action for action, each in results.items() if each.message.startswith("Skipped: ")} == forbidden, properties
+        for action in forbidden:
+            assert results[action].outcome is ActionOutcome.SKIPPED
+            assert name in results[action].message
 
 
 def test_sizes_that_do_not_fit_the_target_of_the_table_fail_the_job_for_good_without_spark(flights: Flights, run: Run) -> None:
@@ -251,32 +243,21 @@ def test_an_interrupted_engine_neither_skips_nor_starts_spark(flights: Flights, 
     assert engine.run(job({}), Action.REWRITE_DATA_FILES).outcome is ActionOutcome.INTERRUPTED
 
 
-@pytest.mark.parametrize("only_if_needed", [True, False])
-@pytest.mark.parametrize("by", ["the job", "its plan"])
-def test_a_job_for_another_table_of_this_name_does_nothing(
-    flights: Flights, catalog: Catalog, only_if_needed: bool, by: str
-) -> None:
-    wanted = str(flights(1, 2).metadata.table_uuid)
-    catalog.drop_table("db.flights")
-    flights(*[1] * 9)
-    engine = SparkEngine(lambda: pytest.fail("Spark starts"), lambda: catalog)
-    submitted = job({Action.REWRITE_DATA_FILES: {"only_if_needed": only_if_needed}})
-    known = {"table_uuid": wanted} if by == "the job" else {"plan": {"table_uuid": wanted}}
-
-    result = engine.run(replace(submitted, **known), Action.REWRITE_DATA_FILES)  # type: ignore[arg-type]  # either of two fields
-
-    assert (result.outcome, result.final) == (ActionOutcome.FAILED, True)
-    assert str(result.error).startswith("The job is for another table of this name: db.flights was dropped")
-
-
-def test_the_actions_of_a_job_stay_with_the_table_of_the_first_one(flights: Flights, catalog: Catalog) -> None:
-    flights(1)
+def test_a_job_for_another_table_of_this_name_does_nothing(flights: Flights, catalog: Catalog) -> None:
+    wanted = str(flights(1).metadata.table_uuid)
     engine = SparkEngine(lambda: pytest.fail("Spark starts"), lambda: catalog)
     assert engine.run(job({}), Action.REWRITE_DATA_FILES).outcome is ActionOutcome.SKIPPED
     catalog.drop_table("db.flights")
     flights(*[1] * 9)
 
-    assert "was dropped and created again" in str(engine.run(job({}), Action.EXPIRE_SNAPSHOTS).error)
+    assert "was dropped and created again" in str(engine.run(job({}), Action.EXPIRE_SNAPSHOTS).error), "that of the first action"
+    for only_if_needed in (True, False):
+        submitted = job({Action.REWRITE_DATA_FILES: {"only_if_needed": only_if_needed}})
+        for known in (replace(submitted, table_uuid=wanted), replace(submitted, plan={"table_uuid": wanted})):
+            engine = SparkEngine(lambda: pytest.fail("Spark starts"), lambda: catalog)
+            result = engine.run(known, Action.REWRITE_DATA_FILES)
+            assert (result.outcome, result.final) == (ActionOutcome.FAILED, True)
+            assert str(result.error).startswith("The job is for another table of this name: db.flights was dropped")
 
 
 def test_a_table_that_is_replaced_while_an_action_runs_is_the_reason_why_it_failed(flights: Flights, catalog: Catalog) -> None:
@@ -284,7 +265,7 @@ def test_a_table_that_is_replaced_while_an_action_runs_is_the_reason_why_it_fail
 
     def replace_table() -> Any:
         catalog.drop_table("db.flights")
-        flights(*[1] * 9)
+        flights(1)
         raise SparkFailed("Table UUID does not match: current=… != refreshed=…")
 
     result = SparkEngine(replace_table, lambda: catalog).run(job({}), Action.REWRITE_DATA_FILES)
@@ -296,8 +277,6 @@ def test_a_table_that_is_replaced_while_an_action_runs_is_the_reason_why_it_fail
 def test_the_actions_of_a_job_open_each_manifest_once(
     flights: Flights, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pyiceberg.io.pyarrow import PyArrowFileIO
-
     flights(1, 2, 3)
     opened: Counter[str] = Counter()
     really = PyArrowFileIO.new_input
@@ -339,16 +318,6 @@ def test_no_part_of_files_that_have_nothing_to_do_has_something_to_do() -> None:
     assert skipped > 50
 
 
-def test_what_spark_refuses_is_left_to_spark(flights: Flights, run: Run) -> None:
-    table = flights(1)
-    table.manage_snapshots().create_tag(table.metadata.snapshots[0].snapshot_id, "a_tag").commit()
-
-    assert run(Action.REWRITE_DATA_FILES, branch="gone") == SPARK_STARTS
-    assert run(Action.REWRITE_DATA_FILES, branch="a_tag") == SPARK_STARTS
-    assert run(Action.REWRITE_MANIFESTS, spec_id=7) == SPARK_STARTS
-    assert isinstance(run(Action.REWRITE_DATA_FILES, branch="main"), ActionResult)
-
-
 @pytest.mark.parametrize(
     ("partitions", "format_version", "is_skipped"),
     [
@@ -377,9 +346,6 @@ class Snapshot:
     properties: ClassVar[dict[str, str]] = {}
 
     def __init__(self, files: Sequence[LiveFile], deletes: Sequence[LiveDelete] = (), format_version: int = 2) -> None:
-        from pyiceberg.partitioning import PartitionField, PartitionSpec
-        from pyiceberg.transforms import IdentityTransform
-
         self._files = TableFiles(tuple(files), tuple(deletes))
         self._spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "month"))
         self.format_version = format_version
@@ -407,33 +373,24 @@ def test_a_request_says_it_for_all_its_actions() -> None:
 
 
 def test_a_rewrite_of_a_single_file_group_goes_without_partial_progress(flights: Flights) -> None:
-    options = RewriteDataFiles(min_input_files=2)
+    table, options = flights(1, 1, 2), RewriteDataFiles(min_input_files=2)
 
-    one = options.for_groups_of(MetadataReader(flights(1, 1, 2)))
+    one = options.for_groups_of(MetadataReader(table))
 
     assert one == replace(options, partial_progress=False)
     assert one.procedure_options()["partial-progress.enabled"] == "false"
-
-
-def test_a_rewrite_of_several_file_groups_or_of_a_table_that_was_not_read_keeps_partial_progress(flights: Flights) -> None:
-    options = RewriteDataFiles(min_input_files=2)
-    assert options.for_groups_of(MetadataReader(flights(1, 1, 2, 2))) is options
-    assert options.for_groups_of(None) is options
-
-
-def test_a_rewrite_of_files_that_cannot_be_read_keeps_partial_progress(flights: Flights) -> None:
-    table, options = flights(1, 1), RewriteDataFiles(min_input_files=2)
+    assert options.for_groups_of(None) is options, "that of a table that was not read does not"
+    table.append(pa.table({"month": pa.array([2], pa.int64()), "carrier": ["UA"]}))
+    assert options.for_groups_of(MetadataReader(table)) is options, "nor that of several file groups"
     snapshot = table.current_snapshot()
     assert snapshot is not None
     Path(snapshot.manifest_list.removeprefix("file://")).unlink()
     assert options.for_groups_of(MetadataReader(table)) is options
 
 
-@pytest.mark.parametrize(
-    ("action", "option"), [(Action.REWRITE_DATA_FILES, "output_spec_id"), (Action.REWRITE_MANIFESTS, "spec_id")]
-)
-def test_a_partition_spec_that_the_table_does_not_have_is_refused(flights: Flights, action: Action, option: str) -> None:
-    table = flights(1)
-    check_against(table, "a.t", {action: {option: table.spec().spec_id}})
-    with pytest.raises(InvalidOption, match=f"'{option}' of {action} names 7, and a.t has no such partition spec"):
-        check_against(table, "a.t", {action: {option: 7}})
+def test_a_partition_spec_that_the_table_does_not_have_is_refused(flights: Flights) -> None:
+    table = flights()
+    for action, option in ((Action.REWRITE_DATA_FILES, "output_spec_id"), (Action.REWRITE_MANIFESTS, "spec_id")):
+        check_against(table, "a.t", {action: {option: table.spec().spec_id}})
+        with pytest.raises(InvalidOption, match=f"'{option}' of {action} names 7, and a.t has no such partition spec"):
+            check_against(table, "a.t", {action: {option: 7}})

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from bounded import output_of
 from hypothesis import given, settings, strategies as st
 from random_examples import UNHURRIED
 
@@ -246,16 +244,6 @@ def test_options_for_an_action_that_does_not_exist_are_refused() -> None:
 def test_options_that_are_no_mapping_are_refused() -> None:
     with pytest.raises(InvalidOption, match="must be a mapping"):
         parse_all_options({"expire_snapshots": ["retain_last"]})  # type: ignore[dict-item]  # what a DAG author may well write
-
-
-def test_checking_the_names_of_actions_loads_nothing_heavy() -> None:
-    heavy = "{'pyiceberg', 'pyarrow', 'sqlalchemy', 'pyspark', 'airflow', 'pendulum'}"
-    imports = "import sys, airflow_snowpack.maintenance.options; from airflow_snowpack.maintenance import Action, in_order"
-    program = f"{imports}; in_order(Action); print({heavy} & {{name.split('.')[0] for name in sys.modules}})"
-
-    answer = output_of(sys.executable, "-c", program)
-
-    assert answer.strip() == "set()"
 
 
 def test_the_base_has_no_rules_of_its_own() -> None:

@@ -14,6 +14,7 @@ from written_deletes import commit_position_delete
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import FileCounts, read_health
+from airflow_snowpack.maintenance.actions.rewrite_data_files import RewriteDataFiles
 from airflow_snowpack.maintenance.policies import Policies, Rule, TablePolicy
 from airflow_snowpack.maintenance.replay import NoHistory, passes, read_history, recorded, replay_tables, simulate
 from airflow_snowpack.maintenance.replay.health import health_of
@@ -289,8 +290,6 @@ def test_bytes_that_a_writer_removed_are_stored_until_their_snapshots_expire(dai
 
 def _left(history: Any, until: datetime) -> list[Any]:
     """The data files of a simulation in which all were compacted six hours before now."""
-    from airflow_snowpack.maintenance.actions.rewrite_data_files import RewriteDataFiles
-
     state = SimulatedTable(history)
     for commit in history.commits:
         if commit.at <= NOW - DAY / 4:

@@ -11,6 +11,9 @@ from jsonschema import ValidationError
 from kubernetes_schemas import JOB_SCHEMA, SCHEMAS, check
 
 from airflow_snowpack.provider_info import CONFIG, SECTION
+from airflow_snowpack.settings import Settings
+from airflow_snowpack.worker.__main__ import open_spark, parser
+from airflow_snowpack.worker.environment import Environment
 
 REPOSITORY = Path(__file__).parents[3]
 MANIFESTS = REPOSITORY / "docker/kubernetes"
@@ -61,10 +64,6 @@ def test_every_pod_takes_its_settings_from_the_secret_and_none_from_its_command_
 
 
 def test_the_worker_reads_every_setting_and_connection_of_the_secret() -> None:
-    from airflow_snowpack.settings import Settings
-    from airflow_snowpack.worker.__main__ import open_spark
-    from airflow_snowpack.worker.environment import Environment
-
     given: dict[str, str] = documents("settings.yaml")["Secret"]["stringData"]
     prefix = f"AIRFLOW__{SECTION.upper()}__"
     options = {name.removeprefix(prefix).lower() for name in given if name.startswith(prefix)}
@@ -80,8 +79,6 @@ def test_the_worker_reads_every_setting_and_connection_of_the_secret() -> None:
 
 @pytest.mark.parametrize("place", [0, 1])
 def test_the_worker_has_the_arguments_of_the_pods(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_snowpack.worker.__main__ import parser
-
     (container,) = pods()[place]["containers"]
     assert parser().parse_args(container["args"])
 

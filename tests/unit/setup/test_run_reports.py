@@ -13,6 +13,7 @@ import pytest
 from bounded import PATIENCE_S
 from promises import PROMISES
 from soak_report import measured_lines, soak_lines
+from unstable_tests import run_again
 
 TESTS = Path(__file__).parents[2]
 
@@ -36,7 +37,7 @@ SKIPPED = "import pytest\n\n@pytest.mark.skip(reason='no browser')\ndef test_ski
 
 
 def test_a_run_reports_at_its_end_what_it_skipped_and_why(tmp_path: Path) -> None:
-    code, output = run(tmp_path, SKIPPED + "\ndef test_passed() -> None: ...\n", "--numprocesses", "1")
+    code, output = run(tmp_path, SKIPPED + "\ndef test_passed() -> None: ...\n")
 
     assert code == pytest.ExitCode.OK
     assert "1 skipped: no browser (test_it.py)" in output
@@ -47,7 +48,7 @@ def test_a_run_that_skipped_every_test_fails(tmp_path: Path) -> None:
 
 
 def test_a_run_without_tests_fails(tmp_path: Path) -> None:
-    code, output = run(tmp_path, "", "--numprocesses", "1")
+    code, output = run(tmp_path, "")
 
     assert code == pytest.ExitCode.NO_TESTS_COLLECTED
     assert "No test was skipped." in output
@@ -74,7 +75,7 @@ def run_twice(folder: Path, code: str) -> tuple[int, str]:
     first = {**os.environ, "SNOWPACK_FAILED_TESTS": str(failed)}
     shutil.copy(TESTS / "conftest.py", folder)
     (folder / "test_it.py").write_text(code)
-    pytest_of_folder = [sys.executable, "-m", "pytest", "--numprocesses", "2"]
+    pytest_of_folder = [sys.executable, "-m", "pytest", "--numprocesses", "1"]
     subprocess.run(pytest_of_folder, cwd=folder, env=first, capture_output=True, timeout=PATIENCE_S, check=False)
     again = [sys.executable, TESTS / "support" / "unstable_tests.py", failed]
     done = subprocess.run(again, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
@@ -83,8 +84,8 @@ def run_twice(folder: Path, code: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize(
     ("places", "times", "code", "unstable"),
-    [(["a [1]", "b"], 1, 0, ["a [1]", "b"]), (["a"], 2, 1, []), (["a", "b", "c"], 1, 1, [])],
-    ids=["passes alone", "fails again", "too many"],
+    [(["a [1]", "b"], 1, 0, ["a [1]", "b"]), (["a"], 2, 1, [])],
+    ids=["passes alone", "fails again"],
 )
 def test_what_passes_when_it_runs_again_is_named_and_counted(
     tmp_path: Path, places: list[str], times: int, code: int, unstable: list[str]
@@ -96,6 +97,11 @@ def test_what_passes_when_it_runs_again_is_named_and_counted(
     assert exit_code == code, output
     named = [line for line in output.splitlines() if line.startswith("unstable: ")]
     assert named == [f"unstable: test_it.py::test_that_fails_{times}[{place}]" for place in unstable]
+
+
+def test_more_failures_than_unstable_tests_can_explain_are_not_run_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not run_again(["test_it.py::test_a", "test_it.py::test_b", "test_it.py::test_c"])
+    assert capsys.readouterr().out == "3 tests failed: too many to be unstable. None is run again.\n"
 
 
 def test_a_run_that_was_not_finished_is_not_completed_by_a_second_one(tmp_path: Path) -> None:
