@@ -1,6 +1,7 @@
 """Real databases for the tests: an SQLite file and a Postgres database for each test, with all tables and no rows.
 
-The migrations run once per session, into a template that each test gets a copy of. Nothing is shared between tests.
+The migrations run once per session, into a template that each test gets a copy of: on Postgres a new one, or one that was emptied
+after another test. Nothing is shared between tests.
 
     def test_a_store_opens_on_both_databases(store_url: str) -> None:
         open_store(store_url).close()
@@ -29,7 +30,7 @@ import pytest
 from collecting import LOADED_BY_COLLECTING
 from databases import databases_of
 from effort import SOAK
-from postgres_server import PostgresServer, new_database, running_server
+from postgres_server import Copies, PostgresServer, new_database, running_server
 from shared_compilation import share_compiled_statements
 from sqlalchemy.engine import make_url
 
@@ -195,10 +196,19 @@ def migrated_postgres(postgres_url: str) -> Iterator[str]:
         yield str(url.database)
 
 
+@pytest.fixture(scope="session")
+def postgres_copies(postgres_url: str, migrated_postgres: str) -> Iterator[Copies]:
+    from airflow_snowpack.store.migrate import VERSION_TABLE
+
+    copies = Copies(postgres_url, migrated_postgres, kept=VERSION_TABLE)
+    yield copies
+    copies.close()
+
+
 @pytest.fixture
-def postgres_database(postgres_url: str, migrated_postgres: str) -> Iterator[str]:
-    """The URL of a Postgres database with all tables."""
-    with new_database(postgres_url, template=migrated_postgres) as url:
+def postgres_database(postgres_copies: Copies) -> Iterator[str]:
+    """The URL of a Postgres database with all tables and no rows."""
+    with postgres_copies.one() as url:
         yield url.render_as_string(hide_password=False)
 
 

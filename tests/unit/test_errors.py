@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 import airflow_snowpack
+from airflow_snowpack.api.problems import OTHER_STATUS, STATUS, status_of
+from airflow_snowpack.builds.errors import BuildNotFound, ManifestDamaged, NothingPublished
 from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.exit_code import CODES, code_of
+from airflow_snowpack.iceberg.errors import TableNotFound
+from airflow_snowpack.interim.errors import InterimTableNotFound, InterimTableNotStuck, UnwritableFrame
+from airflow_snowpack.jobs.errors import KeyUsedBefore
+from airflow_snowpack.store.errors import SchemaOutOfDate
 
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
 RUNS_WHEN_IMPORTED = ("airflow_snowpack.store.migrations", "airflow_snowpack.__main__")
@@ -53,21 +60,13 @@ def test_no_two_errors_share_a_name(errors: list[type[SnowpackError]]) -> None:
 
 
 def test_each_kind_has_a_status_an_exit_code_and_a_retry() -> None:
-    from airflow_snowpack.api.problems import STATUS
-    from airflow_snowpack.exit_code import CODES
     from airflow_snowpack.operators.base import RETRIED
 
     assert set(STATUS) == set(CODES) == set(RETRIED) == set(Kind)
 
 
 def test_what_was_answered_differently_by_api_cli_and_tasks_follows_from_one_kind() -> None:
-    from airflow_snowpack.api.problems import status_of
-    from airflow_snowpack.builds.errors import ManifestDamaged, NothingPublished
-    from airflow_snowpack.exit_code import code_of
-    from airflow_snowpack.interim.errors import InterimTableNotStuck, UnwritableFrame
-    from airflow_snowpack.jobs.errors import KeyUsedBefore
     from airflow_snowpack.operators.base import is_retried
-    from airflow_snowpack.store.errors import SchemaOutOfDate
 
     answers = {
         type(error).__name__: (status_of(error), int(code_of(error)), is_retried(error))
@@ -91,8 +90,6 @@ def test_what_was_answered_differently_by_api_cli_and_tasks_follows_from_one_kin
 
 
 def test_an_error_from_outside_the_package_names_a_kind_and_needs_nothing_else() -> None:
-    from airflow_snowpack.api.problems import status_of
-    from airflow_snowpack.exit_code import code_of
     from airflow_snowpack.operators.base import is_retried
 
     class QuotaExceeded(SnowpackError, kind=Kind.CONFLICT):
@@ -103,9 +100,6 @@ def test_an_error_from_outside_the_package_names_a_kind_and_needs_nothing_else()
 
 
 def test_a_task_is_retried_for_what_another_task_may_still_create() -> None:
-    from airflow_snowpack.builds.errors import BuildNotFound
-    from airflow_snowpack.iceberg.errors import TableNotFound
-    from airflow_snowpack.interim.errors import InterimTableNotFound
     from airflow_snowpack.operators.base import is_retried
 
     assert is_retried(TableNotFound("demo.flights", "lake"))
@@ -118,8 +112,6 @@ def test_the_page_lists_every_error_with_what_follows_from_it(errors: list[type[
 
 
 def _page(errors: list[type[SnowpackError]]) -> str:
-    from airflow_snowpack.api.problems import OTHER_STATUS, STATUS
-    from airflow_snowpack.exit_code import CODES
     from airflow_snowpack.operators.base import RETRIED
 
     lines = [

@@ -17,7 +17,14 @@ from typing import Any
 import pytest
 
 from airflow_snowpack import redaction
+from airflow_snowpack.api.app import open_ahead
+from airflow_snowpack.api.services import LazyServices, Services
+from airflow_snowpack.connections.catalog import catalog_config
+from airflow_snowpack.hooks.api_client import AirflowRest
+from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.redaction import public_address, redacted
+from airflow_snowpack.store import Deadlines, StoreUnreachable, open_store
 from airflow_snowpack.worker.environment import Environment
 
 pytestmark = pytest.mark.one_database
@@ -129,10 +136,6 @@ def test_the_examples_of_the_module_are_true(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_error_or_log_line_of_a_store_repeats_its_password_or_a_part_of_its_query(caplog: pytest.LogCaptureFixture) -> None:
-    from airflow_snowpack.api.app import open_ahead
-    from airflow_snowpack.api.services import LazyServices, Services
-    from airflow_snowpack.store import Deadlines, StoreUnreachable, open_store
-
     url = "postgresql://u:hunter22@127.0.0.1:1/jobs?sslmode=disable&sslpassword=tok-en"
 
     def open_services() -> Services:
@@ -150,9 +153,6 @@ def test_no_error_or_log_line_of_a_store_repeats_its_password_or_a_part_of_its_q
 
 
 def test_no_representation_of_a_catalog_or_a_client_of_airflow_has_the_secrets_of_its_address() -> None:
-    from airflow_snowpack.hooks.api_client import AirflowRest
-    from airflow_snowpack.iceberg import CatalogConfig
-
     address = "https://id:hunter22@127.0.0.1:1/v1?token=tok-en"
     config, rest = CatalogConfig.rest("lake", address, warehouse="s3://n3xt:hunter22@lake"), AirflowRest(address, "u")
 
@@ -161,9 +161,6 @@ def test_no_representation_of_a_catalog_or_a_client_of_airflow_has_the_secrets_o
 
 
 def test_the_secrets_of_a_connection_of_a_worker_are_in_no_message_of_its_process(tmp_path: Path) -> None:
-    from airflow_snowpack.connections.catalog import catalog_config
-    from airflow_snowpack.iceberg.errors import CatalogUnreachable
-
     with rest_that_repeats_the_token() as address:
         file = tmp_path / "worker.cfg"
         file.write_text(f"[connections]\nlake = http://{address}/?token=tok-en-n3xt\n")

@@ -62,6 +62,7 @@ def removal(app: FastAPI) -> None:
         quarantine_removal(store, TableName("lake", "demo", table))
 
 
+@pytest.mark.one_database
 @pytest.mark.usefixtures("flights_by_tail", "interim", "images", "removal")
 def test_every_command_of_the_page_runs(api: httpx.Client) -> None:
     script = "set -eu -o pipefail\n" + "\n".join(BLOCKS).replace("curl -sS", "curl -sS --fail-with-body")
@@ -73,6 +74,7 @@ def test_every_command_of_the_page_runs(api: httpx.Client) -> None:
     assert "Would compact" in ran.stdout
 
 
+@pytest.mark.one_database
 def test_every_metric_is_on_the_page(api: httpx.Client) -> None:
     api.post("/tables/refresh")
     names = set(re.findall(r"^# TYPE (snowpack_\S+) (?:gauge|histogram|counter)$", api.get("/metrics").text, re.MULTILINE))

@@ -14,8 +14,12 @@ from health_pages_world import keep
 from made_health import sick_health
 from pages_world import SomebodyIs, World, app_of, compacted, did, expired, open_world
 from schedules_world import build_schedules
+from starlette.applications import Starlette
+from starlette.responses import HTMLResponse
+from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
+from airflow_snowpack.api import TokenAuth
 from airflow_snowpack.jobs import ActionOutcome, JobFilter, JobStatus
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.store import AuditTrail
@@ -597,8 +601,6 @@ def test_inside_of_airflow_the_page_follows_its_colours_its_links_lead_out_and_i
 
 
 def test_a_person_signs_in_to_the_pages_that_are_served_alone(world: World, open_page: Callable[..., Page]) -> None:
-    from airflow_snowpack.api import TokenAuth
-
     job = world.submit("analytics.page_views")
     page = open_page(app_of(world, TokenAuth("a-token-of-some-length")), allowed=REFUSED)
     page.goto(f"/ui/jobs/{job.job_id}")
@@ -633,10 +635,6 @@ def test_ten_thousand_jobs_are_a_page_of_fifty_and_an_offer_for_all(world: World
 
 def framed(app: ASGIApp) -> ASGIApp:
     """A page that shows the app in a frame as Airflow does, which notes the frame's addresses as Airflow does."""
-    from starlette.applications import Starlette
-    from starlette.responses import HTMLResponse
-    from starlette.routing import Mount, Route
-
     around = f"""<!doctype html><html class="dark"><title>Airflow</title><script>window.loads = [];
       const note = (frame) => loads.push(frame.contentWindow.location.pathname + frame.contentWindow.location.search);</script>
       <iframe sandbox="{SANDBOX}" src="/snowpack/ui/jobs" width=1200 height=700 onload="note(this)"></iframe>"""

@@ -20,6 +20,7 @@ import httpx
 import pytest
 from api_process import TOKEN
 from effort import rounds
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from interim_world import handed_on, holder
 from made_images import ImageMaker
 from planned_removals import plan_removal
@@ -106,7 +107,6 @@ def test_no_answer_is_one_that_the_document_does_not_name(
 def _check(cases: Any) -> int:
     """Send these cases, and return how many requests that were."""
     import schemathesis.specs.openapi.checks as openapi_checks
-    from hypothesis import HealthCheck, Phase, assume, given, settings
 
     sent = 0
 

@@ -53,11 +53,9 @@ def history(jobs: Jobs, table: TableName) -> ActionHistory:
     return jobs.action_histories([table])[table]
 
 
-def test_an_action_that_never_ran_has_an_empty_record(jobs: Jobs, table: TableName) -> None:
+def test_a_factor_is_the_first_outcome_and_then_moves_halfway_to_each_other(jobs: Jobs, table: TableName) -> None:
     assert history(jobs, table).of(DATA) == ActionRecord()
 
-
-def test_a_factor_is_the_first_outcome_and_then_moves_halfway_to_each_other(jobs: Jobs, table: TableName) -> None:
     ended(jobs, table, result(gb_hours=0.3))
     first = history(jobs, table).of(DATA)
     ended(jobs, table, result(gb_hours=0.1))  # of an estimate that the factor is a part of: the action took what was expected
@@ -70,12 +68,14 @@ def test_a_factor_is_the_first_outcome_and_then_moves_halfway_to_each_other(jobs
     assert (third.runs, third.cost_factor, third.files_factor) == (3, pytest.approx(4.5), pytest.approx(0.95))
 
 
-def test_estimate_and_outcome_are_side_by_side_in_the_job(jobs: Jobs, table: TableName) -> None:
+def test_a_rerun_has_the_plan_of_the_job_where_estimate_and_outcome_are_side_by_side(jobs: Jobs, table: TableName) -> None:
     job = ended(jobs, table, result(gb_hours=0.3))
 
     assert job.plan is not None
     assert job.plan["decisions"][0]["estimate"] == ESTIMATE
     assert job.results[0].gb_hours == 0.3
+
+    assert jobs.rerun(job.job_id).plan == job.plan
 
 
 def test_what_did_not_run_to_its_end_moves_no_factor(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
@@ -120,25 +120,25 @@ def test_work_that_is_stopped_at_a_limit_has_failed(jobs: Jobs, table: TableName
     assert history(jobs, table).of(DATA).failures == 1
 
 
-def test_a_factor_that_no_estimate_follows_keeps_no_job_from_ending(jobs: Jobs, table: TableName) -> None:
-    ended(jobs, table, result())
-    for far, files, bound in ((1e300, 10_000, 1e4), (1e-300, 1, 1e-3)):
-        jobs.store.execute(sa.update(action_records).values(files_factor=far))
-        ended(jobs, table, result(files=files))
-
-        assert history(jobs, table).of(DATA).files_factor == bound
-
-
 def test_a_job_without_a_plan_is_remembered_too(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
     ended(jobs, table, result(gb_hours=0.3), planned=False)
 
     assert history(jobs, table).of(DATA) == ActionRecord(last_run_at=clock(), last_success_at=clock())
 
 
-def test_a_number_that_is_none_keeps_no_job_from_ending(jobs: Jobs, table: TableName) -> None:
+def test_a_factor_that_no_estimate_follows_or_a_number_that_is_none_keeps_no_job_from_ending(
+    jobs: Jobs, table: TableName
+) -> None:
     ended(jobs, table, result(files=float("nan"), gb_hours=float("inf")))
 
     assert history(jobs, table).of(DATA).runs == 1
+
+    ended(jobs, table, result())
+    for far, files, bound in ((1e300, 10_000, 1e4), (1e-300, 1, 1e-3)):
+        jobs.store.execute(sa.update(action_records).values(files_factor=far))
+        ended(jobs, table, result(files=files))
+
+        assert history(jobs, table).of(DATA).files_factor == bound
 
 
 def test_only_the_attempt_that_ends_a_job_leaves_a_record_and_only_once(jobs: Jobs, table: TableName) -> None:
@@ -179,12 +179,6 @@ def test_an_action_that_the_plan_skips_reaches_no_engine_and_leaves_no_record(jo
     assert ran == [SNAPSHOTS]
     assert (job.results[0].outcome, job.results[0].message) == ("skipped", "Skipped by the plan: numbers of rewrite_data_files")
     assert set(history(jobs, table).records) == {SNAPSHOTS}
-
-
-def test_a_rerun_has_the_plan_of_the_job(jobs: Jobs, table: TableName) -> None:
-    job = ended(jobs, table, result())
-
-    assert jobs.rerun(job.job_id).plan == job.plan
 
 
 def test_the_histories_of_a_thousand_tables_are_one_statement(jobs: Jobs, table: TableName, other_table: TableName) -> None:

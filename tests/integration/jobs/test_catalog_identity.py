@@ -11,6 +11,8 @@ from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import (
+    ActionOutcome,
+    ActionResult,
     JobFilter,
     Jobs,
     JobStatus,
@@ -22,6 +24,7 @@ from airflow_snowpack.jobs import (
     explain_tables,
 )
 from airflow_snowpack.jobs.history import record_change
+from airflow_snowpack.jobs.model import TableChange
 from airflow_snowpack.lineage.operations import OperationLog
 from airflow_snowpack.store import Actor, Store
 
@@ -196,9 +199,6 @@ def test_an_idle_worker_logs_once_what_it_leaves_to_others(
 
 
 def test_the_lineage_of_a_job_names_its_catalog(jobs: Jobs, store: Store) -> None:
-    from airflow_snowpack.jobs import ActionOutcome, ActionResult
-    from airflow_snowpack.jobs.model import TableChange
-
     jobs.submit(orders(B), ACTIONS)
     claim = jobs.claim("worker", catalog_id=B)
     assert claim is not None

@@ -49,33 +49,20 @@ def next_step(jobs: Jobs, table: TableName) -> str:
     return str(explained(jobs, table).next_step)
 
 
-@pytest.mark.parametrize(
-    ("before", "running", "sentence"),
-    [
-        (
-            0,
-            0,
-            "Waiting for a worker: next in the queue, no worker busy. If no worker runs, start one with `airflow ",
-        ),
-        (1, 0, "Waiting for a worker: 1 job ahead, no worker busy. If no worker runs,"),
-        (0, 1, "Waiting for a worker: next in the queue, 1 worker busy."),
-        (1, 1, "Waiting for a worker: 1 job ahead, 1 worker busy."),
-        (3, 2, "Waiting for a worker: 3 jobs ahead, 2 workers busy."),
-    ],
-)
-def test_a_waiting_job_says_how_many_are_ahead_of_it_and_how_many_workers_are_busy(
-    jobs: Jobs, table: TableName, clock: MovedClock, before: int, running: int, sentence: str
-) -> None:
-    for number in range(running):
-        jobs.submit(numbered(number), ACTIONS)
-        jobs.claim("w")
-    for number in range(before):
-        jobs.submit(numbered(100 + number), ACTIONS)
-    clock.move(seconds=1)
-    job = jobs.submit(table, ACTIONS)
+def test_a_waiting_job_says_how_many_are_ahead_of_it_and_how_many_workers_are_busy(jobs: Jobs, clock: MovedClock) -> None:
+    def wait(number: int) -> str:
+        clock.move(seconds=1)
+        job = jobs.submit(numbered(number), ACTIONS)
+        assert str(explain(jobs, job)) == next_step(jobs, numbered(number))
+        return str(explain(jobs, job)).removeprefix("Waiting for a worker: ")
 
-    assert next_step(jobs, table).startswith(sentence)
-    assert str(explain(jobs, job)) == next_step(jobs, table)
+    assert wait(1).startswith("next in the queue, no worker busy. If no worker runs, start one with `airflow ")
+    assert wait(2).startswith("1 job ahead, no worker busy. If no worker runs,")
+    jobs.claim("w")
+    assert next_step(jobs, numbered(2)) == "Waiting for a worker: next in the queue, 1 worker busy."
+    assert wait(3) == "1 job ahead, 1 worker busy."
+    jobs.claim("w")
+    assert [wait(number) for number in (4, 5, 6)][-1] == "3 jobs ahead, 2 workers busy."
 
 
 def test_a_job_that_no_worker_can_claim_says_which_worker_to_start(jobs: Jobs, table: TableName) -> None:
@@ -104,17 +91,13 @@ def test_a_running_job_says_where_it_runs_and_how_far_it_is(jobs: Jobs, table: T
     assert next_step(jobs, other_table) == "Attempt 1 is running on worker-2: 0 of 1 action done."
 
 
-def test_a_job_that_was_claimed_since_it_was_read_counts_the_attempt_of_its_claim(jobs: Jobs, table: TableName) -> None:
+def test_a_job_that_was_claimed_or_ended_since_it_was_read_is_said_to_run_or_to_be_ending(jobs: Jobs, table: TableName) -> None:
     pending = jobs.submit(table, ACTIONS)
     jobs.claim("worker-1")
 
     assert str(explain(jobs, pending)) == "Attempt 1 is running on worker-1: 0 of 2 actions done."
 
-
-def test_a_job_that_ended_since_it_was_read_is_just_ending(jobs: Jobs, table: TableName) -> None:
-    pending = jobs.submit(table, ACTIONS)
     jobs.cancel(pending.job_id)
-
     assert str(explain(jobs, pending)) == "Ending now."
 
 
@@ -152,7 +135,14 @@ def test_an_ended_job_says_how_it_ended(jobs: Jobs, table: TableName, clock: Mov
     assert str(explain(jobs, jobs.record_dry_run(table, ACTIONS, []))) == "Dry run: nothing was changed."
 
 
-def test_a_table_without_jobs_is_sent_to_a_dry_run(jobs: Jobs, table: TableName) -> None:
+def test_a_foreign_lock_is_named_until_its_time_has_run_out(
+    jobs: Jobs, table: TableName, locks: TableLocks, clock: MovedClock
+) -> None:
+    assert next_step(jobs, table) == "No maintenance yet. Start with a dry run."
+
+    locks.acquire(table, "etl", ttl=timedelta(hours=1))
+    assert next_step(jobs, table) == "Locked by etl until 2026-11-21 23:00:00 UTC, unless released earlier."
+    clock.move(hours=2)
     assert next_step(jobs, table) == "No maintenance yet. Start with a dry run."
 
 
@@ -170,15 +160,6 @@ def test_a_dry_run_that_is_newer_than_the_last_job_says_what_it_found(jobs: Jobs
     assert now.last is not None
     assert now.plan is not None
     assert (now.last.dry_run, now.plan.dry_run) == (False, True)
-
-
-def test_a_foreign_lock_is_named_until_its_time_has_run_out(
-    jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
-) -> None:
-    locks.acquire(table, "etl", ttl=timedelta(hours=1))
-    assert next_step(jobs, table) == "Locked by etl until 2026-11-21 23:00:00 UTC, unless released earlier."
-    clock.move(hours=2)
-    assert next_step(jobs, table) == "No maintenance yet. Start with a dry run."
 
 
 def test_a_cancelled_job_whose_worker_is_still_there_says_until_when_its_table_is_locked(

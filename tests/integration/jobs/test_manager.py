@@ -29,13 +29,6 @@ DONE = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted 87
 pytestmark = pytest.mark.one_database
 
 
-def test_tables_of_other_names_do_not_stand_in_each_others_way(jobs: Jobs, table: TableName, other_table: TableName) -> None:
-    jobs.submit(table, ACTIONS)
-    jobs.submit(other_table, ACTIONS)
-
-    assert jobs.queue_depth() == 2
-
-
 def test_in_drain_mode_running_jobs_finish_and_no_other_is_claimed(jobs: Jobs, table: TableName, other_table: TableName) -> None:
     jobs.submit(table, ACTIONS)
     running = jobs.claim("w1")
@@ -72,16 +65,12 @@ def test_a_dry_run_is_possible_while_the_table_is_maintained(jobs: Jobs, table: 
     assert jobs.record_dry_run(table, ACTIONS, []).status is JobStatus.COMPLETED
 
 
-@pytest.mark.parametrize("status", [JobStatus.PENDING, JobStatus.RUNNING])
-def test_an_attempt_ends_in_a_state_that_is_final(jobs: Jobs, table: TableName, status: JobStatus) -> None:
+def test_an_attempt_ends_in_a_state_that_is_final_and_a_finished_job_is_not_cancelled(jobs: Jobs, table: TableName) -> None:
     claim = jobs.submit_and_claim(table, ACTIONS, "w1")
+    for status in [JobStatus.PENDING, JobStatus.RUNNING]:
+        with pytest.raises(ValueError, match="completed, failed or cancelled"):
+            jobs.finish(claim, status, [])
 
-    with pytest.raises(ValueError, match="completed, failed or cancelled"):
-        jobs.finish(claim, status, [])
-
-
-def test_cancelling_a_finished_job_is_refused(jobs: Jobs, table: TableName) -> None:
-    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
     jobs.finish(claim, JobStatus.FAILED, [], "boom")
 
     with pytest.raises(JobAlreadyFinished, match="has already failed"):

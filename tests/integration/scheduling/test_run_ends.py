@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from forgetting import forget_old
 
+from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.scheduling import (
     CustomEvents,
     EventLog,
@@ -254,8 +255,6 @@ def test_a_triggerer_sees_that_nobody_has_looked_for_a_while(scheduler: Any, end
 
 @pytest.mark.one_database
 def test_an_airflow_that_does_not_answer_is_asked_again_and_keeps_no_round_from_going_on(scheduler: Any) -> None:
-    from airflow_snowpack.errors import SnowpackError
-
     scheduler.declare("after", RunsSucceeded("a") | GO)
     really = scheduler.airflow.ended_runs
 

@@ -39,6 +39,8 @@ from pyiceberg.types import LongType, NestedField
 from schedule_process import PARTS, SENT
 from tiny_airflow import TinyAirflow, tiny_airflow
 
+from airflow_snowpack.hooks.api_client import AirflowRest
+from airflow_snowpack.hooks.dag_runs import RestDagRuns
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.scheduling import (
@@ -207,9 +209,6 @@ def test_kills_lose_no_event_and_start_no_run_twice(
 
 def finish(world: World, lake: Path) -> None:
     """Without kills: every DAG is there, each event is sent once more, and the leases of the killed processes expire."""
-    from airflow_snowpack.hooks.api_client import AirflowRest
-    from airflow_snowpack.hooks.dag_runs import RestDagRuns
-
     store = world.store
     world.airflow.closed.clear()
     world.clock.ahead += 3 * TICK  # however short the rounds were, the cron has several ticks

@@ -27,6 +27,7 @@ from airflow_snowpack.store.tables.schedules import pending_jobs, schedules
 GO = CustomEvents("go")
 NEWER = {"name": "newer", "dag_id": "maintain", "trigger": {"moon_phase": "full"}, "priority": "high"}
 BROKEN = [NEWER, {"trigger": None}, {}, [], "what?", None, 7]
+NAMES = [f"broken_{number}" for number in range(len(BROKEN))]
 
 
 def overwrite(scheduler: Any, name: str, definition: object) -> None:
@@ -35,92 +36,85 @@ def overwrite(scheduler: Any, name: str, definition: object) -> None:
     scheduler.store.transact(lambda conn: conn.execute(change))
 
 
-@pytest.fixture(params=BROKEN, ids=str)
-def broken(scheduler: Any, request: pytest.FixtureRequest) -> Any:
-    """One that cannot be read, between two that can."""
-    for name in ("a_fine", "newer", "z_fine"):
+@pytest.fixture
+def broken(scheduler: Any) -> Any:
+    """Those that cannot be read, between two that can."""
+    for name in ("a_fine", *NAMES, "z_fine"):
         scheduler.declare(name, GO, dag_id=f"dag_{name}")
-    overwrite(scheduler, "newer", request.param)
+    for name, definition in zip(NAMES, BROKEN, strict=True):
+        overwrite(scheduler, name, definition)
     return scheduler
 
 
-def test_it_is_listed_with_the_reason(broken: Any) -> None:
+def test_they_are_listed_with_the_reason_and_nobody_can_run_them(broken: Any) -> None:
     listed = broken.schedules.list()
-    assert [one.name for one in listed] == ["a_fine", "newer", "z_fine"]
-    assert [one.problem is None for one in listed] == [True, False, True]
+    assert [one.name for one in listed] == ["a_fine", *NAMES, "z_fine"]
+    assert [one.name for one in listed if one.problem is None] == ["a_fine", "z_fine"]
     explained = explain_all(broken.schedules, listed)
-    assert "Its definition cannot be read by this version" in str(explained["newer"])
-    assert "not known" in explained["newer"].trigger.text
-    with pytest.raises(ScheduleNotReadable, match="newer"):
-        _ = listed[1].schedule
+    for one in listed[1:-1]:
+        assert "Its definition cannot be read by this version" in str(explained[one.name])
+        assert "not known" in explained[one.name].trigger.text
+        with pytest.raises(ScheduleNotReadable, match=one.name):
+            _ = one.schedule
+        with pytest.raises(ScheduleNotReadable, match="cannot be read by this version"):
+            run_now(broken.schedules, one.name)
 
 
 @pytest.mark.one_database
-def test_the_others_go_on(broken: Any) -> None:
-    broken.send("go")
-    broken.work()
-    assert sorted(launch.schedule for launch in broken.started) == ["a_fine", "z_fine"]
-
-
-@pytest.mark.one_database
-def test_what_happens_is_kept_for_it_and_counts_once_it_can_be_read(broken: Any) -> None:
-    definition = Schedule("newer", dag_id="dag_newer", trigger=CustomEvents("go", 3), enabled=True).to_json()
+def test_what_happens_is_kept_for_it_and_counts_once_it_can_be_read_and_the_others_go_on(broken: Any) -> None:
     rounds = Scheduler(broken.store, broken.airflow, broken.airflow, "test")
     for _ in range(3):
         broken.send("go")
         rounds.step()
         broken.clock.move(seconds=31)
-    (job,) = broken.pending("newer")
-    assert "its definition cannot be read" in job.reasons[0].text
-    overwrite(broken, "newer", definition)
+    assert {launch.schedule for launch in broken.started} == {"a_fine", "z_fine"}
+    for name in NAMES:
+        (job,) = broken.pending(name)
+        assert "its definition cannot be read" in job.reasons[0].text
+        overwrite(broken, name, Schedule(name, dag_id=f"dag_{name}", trigger=CustomEvents("go", 3), enabled=True).to_json())
     rounds.step()
-    (launch,) = [launch for launch in broken.started if launch.schedule == "newer"]
-    assert launch.conf["snowpack"]["event_count"] == 3
+    counted = [(launch.schedule, launch.conf["snowpack"]["event_count"]) for launch in broken.started if launch.schedule in NAMES]
+    assert sorted(counted) == [(name, 3) for name in NAMES]
 
 
 def test_it_can_be_deleted_and_what_was_pending_goes_with_it(broken: Any) -> None:
     broken.send("go")
     EventIntake(broken.store).step()
-    broken.schedules.delete("newer")
+    for name in NAMES:
+        broken.schedules.delete(name)
     broken.go_on(minutes=1)
     assert [one.name for one in broken.schedules.list()] == ["a_fine", "z_fine"]
-    assert [job.ended_because for job in broken.pending("newer")] == ["the schedule was deleted"]
+    for name in NAMES:
+        assert [job.ended_because for job in broken.pending(name)] == ["the schedule was deleted"]
 
 
 @pytest.mark.one_database
 def test_it_can_be_suspended_and_resumed_only_when_it_can_be_read(broken: Any) -> None:
-    assert broken.schedules.suspend("newer").enabled is False
+    for name in NAMES:
+        assert broken.schedules.suspend(name).enabled is False
     broken.send("go")
     broken.work()
-    assert all(job.ended_at for job in broken.pending("newer"))
-    assert "suspended" in str(explain(broken.schedules, "newer"))
-    with pytest.raises(ScheduleNotReadable, match="delete it"):
-        broken.schedules.resume("newer")
-    assert broken.schedules.get("newer").enabled is False
+    for name in NAMES:
+        assert all(job.ended_at for job in broken.pending(name))
+        assert "suspended" in str(explain(broken.schedules, name))
+        with pytest.raises(ScheduleNotReadable, match="delete it"):
+            broken.schedules.resume(name)
+        assert broken.schedules.get(name).enabled is False
 
 
 @pytest.mark.one_database
-def test_it_can_be_changed_into_one_that_can_be_read(broken: Any) -> None:
-    broken.schedules.update(Schedule("newer", dag_id="dag_newer", trigger=GO))
-    assert broken.schedules.get("newer").problem is None
+def test_it_can_be_changed_into_one_that_can_be_read_also_by_a_file_that_declares_it(broken: Any) -> None:
+    *by_hand, last = NAMES
+    for name in by_hand:
+        broken.schedules.update(Schedule(name, dag_id=f"dag_{name}", trigger=GO))
+        assert broken.schedules.get(name).problem is None
+    declared = [Schedule(last, dag_id=f"dag_{last}", trigger=GO)]
+    assert sync(broken.schedules, declared, update=False).left == (last,)
+    assert sync(broken.schedules, declared, update=True).updated == (last,)
+    assert broken.schedules.get(last).problem is None
     broken.send("go")
     broken.work()
-    assert len(broken.started) == 3
-
-
-@pytest.mark.one_database
-def test_a_file_that_declares_it_mends_it(broken: Any) -> None:
-    declared = [Schedule("newer", dag_id="dag_newer", trigger=GO)]
-    assert sync(broken.schedules, declared, update=False).left == ("newer",)
-    report = sync(broken.schedules, declared, update=True)
-    assert report.updated == ("newer",)
-    assert broken.schedules.get("newer").problem is None
-
-
-@pytest.mark.one_database
-def test_nobody_can_run_it(broken: Any) -> None:
-    with pytest.raises(ScheduleNotReadable, match="cannot be read by this version"):
-        run_now(broken.schedules, "newer")
+    assert len(broken.started) == 2 + len(NAMES)
 
 
 @pytest.mark.one_database

@@ -87,7 +87,6 @@ def test_the_policies_of_the_dags_folder_decide_or_those_that_the_task_names(
     (message,) = {result.message for result in job.results}
     assert message.startswith(SKIPPED + "excluded by the policy: moves to another catalog (rule 'demo.*'")
 
-    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(tmp_path))
     (tmp_path / "policies.yaml").write_text("rules: [{tables: demo.*, skip: by the setting}]")
     (tmp_path / "own.yaml").write_text("rules: [{tables: demo.*, skip: by the task}]")
 

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -308,32 +307,21 @@ DAMAGES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_result_is_reported_as_such(tmp_path: Path, damage: str) -> None:
-    ran = call(tmp_path, "def f(): return 1")
-    content = DAMAGES[damage]
-    (ran.exchange.folder / "result.json").write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(ResultMissing, match="is damaged"):
-        ran.result()
+def test_a_result_that_is_damaged_or_too_large_or_names_what_is_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
+    ran: Ran = call(tmp_path, "def f(): return 1")
+    result = ran.exchange.folder / "result.json"
+    for content in DAMAGES.values():
+        result.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with pytest.raises(ResultMissing, match="is damaged"):
+            ran.result()
 
+    (tmp_path / "secret.arrow").write_text("secret")
+    for name in ("../../secret", "/etc/passwd"):
+        result.write_text(json.dumps({"value": None, "outputs": [name]}))
+        with pytest.raises(UnusableOutputFile):
+            ran.result()
 
-def made_device(path: Path) -> None:
-    """Make what ``/dev/zero`` is, as the root user of a container may do in the folder."""
-    os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 5))
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, *([made_device] if os.geteuid() == 0 else [])])
-def test_a_result_that_is_not_a_file_is_not_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
-    ran = call(tmp_path, "def f(): return 1")
-    (ran.exchange.folder / "result.json").unlink()
-    make(ran.exchange.folder / "result.json")
-    with pytest.raises(ResultMissing):
-        ran.result()
-
-
-def test_a_result_that_is_too_large_is_refused_and_not_read(tmp_path: Path) -> None:
-    ran = call(tmp_path, "def f(): return 1")
-    with open(ran.exchange.folder / "result.json", "wb") as file:
+    with open(result, "wb") as file:
         file.truncate(10 * 1024**3)  # without a block on disk
     with pytest.raises(UnusableResult, match=r"its JSON is larger than 64\.0 MiB"):
         ran.result()
@@ -347,19 +335,18 @@ def test_the_text_of_an_error_can_be_logged_whatever_an_entry_writes(tmp_path: P
     assert str(raised.value).encode()
 
 
-def test_a_result_through_a_link_is_not_read(tmp_path: Path) -> None:
+def made_device(path: Path) -> None:
+    """Make what ``/dev/zero`` is, as the root user of a container may do in the folder."""
+    os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 5))
+
+
+def test_a_result_that_is_not_a_file_or_a_link_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "secret.json").write_text('{"value": "secret", "outputs": []}')
     ran = call(tmp_path, "def f(): return 1")
-    (ran.exchange.folder / "result.json").unlink()
-    (ran.exchange.folder / "result.json").symlink_to(tmp_path / "secret.json")
-    with pytest.raises(ResultMissing):
-        ran.result()
-
-
-@pytest.mark.parametrize("name", ["../../secret", "/etc/passwd"])
-def test_an_output_outside_of_the_folder_is_not_read(tmp_path: Path, name: str) -> None:
-    (tmp_path / "secret.arrow").write_text("secret")
-    ran: Ran = call(tmp_path, "def f(): return 1")
-    (ran.exchange.folder / "result.json").write_text(json.dumps({"value": None, "outputs": [name]}))
-    with pytest.raises(UnusableOutputFile):
-        ran.result()
+    result = ran.exchange.folder / "result.json"
+    links = [lambda path: path.symlink_to(tmp_path / "secret.json")]
+    for make in (*links, os.mkfifo, *([made_device] if os.geteuid() == 0 else []), Path.mkdir):
+        result.unlink()
+        make(result)
+        with pytest.raises(ResultMissing):
+            ran.result()
