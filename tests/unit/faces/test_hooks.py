@@ -11,7 +11,7 @@ from rich.text import Text
 from airflow_snowpack import hooks
 from airflow_snowpack.connections.catalog import catalog_config
 from airflow_snowpack.connections.engines.spark_connect import SparkConnect, connection_conf, engine_of
-from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
+from airflow_snowpack.connections.spark import connection_conf, engine_of, spark_master
 from airflow_snowpack.connections.store import NOT_FOR_THE_DRIVER, store_url
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 
@@ -173,7 +173,7 @@ def test_a_sql_catalog_needs_a_warehouse() -> None:
     ],
 )
 def test_a_spark_connection_names_the_master(given: dict[str, Any], master: str) -> None:
-    assert engine_of(connection(**given)) == master
+    assert spark_master(connection(**given)) == master
 
 
 def test_a_spark_connection_may_have_further_configuration() -> None:
