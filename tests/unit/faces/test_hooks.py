@@ -10,7 +10,8 @@ from rich.text import Text
 
 from airflow_snowpack import hooks
 from airflow_snowpack.connections.catalog import catalog_config
-from airflow_snowpack.connections.engines.spark_connect import SparkConnect, connection_conf, engine_of
+from airflow_snowpack.connections.engines.spark_connect import SparkConnect
+from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection, UnusableAddress, UnusableExtra
 from airflow_snowpack.connections.spark import connection_conf, engine_of, spark_master
 from airflow_snowpack.connections.store import NOT_FOR_THE_DRIVER, store_url
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
