@@ -1,4 +1,4 @@
-"""Which tables there are: the catalog's listing, kept in the store, so that it is at hand when the catalog is not."""
+"""The catalog's tables, listed in the store so that they are available when the catalog is not."""
 
 import lazy_loader
 

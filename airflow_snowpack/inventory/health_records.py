@@ -1,13 +1,13 @@
-"""Remembers in the store what the health of each table is, so that an unchanged table is never read again.
+"""Stores the health of each table, so that an unchanged table is not read again.
 
     records = HealthRecords(store)
-    record = records.current(table, metadata_location, bounds)       # None: it has to be read
-    records.read(table, loaded, bounds)                              # the stored health of this metadata, or what is read now
-    records.get(tables)                                              # of thousands of tables, in few statements
+    record = records.current(table, metadata_location, bounds)       # None: read the table
+    records.read(table, loaded, bounds)                              # stored health of this metadata, or health read now
+    records.get(tables)                                              # thousands of tables in few statements
 
-The invariant: a table has one record, of the newest health that was read or of the reason why it could not be read. Health that
-was read earlier never replaces newer health. The history has a row for each health that was stored; of days that are more than
-:data:`THIN_AFTER` ago, only the last row of each day stays.
+The invariant: a table has one record, with the newest health that was read or the reason why it could not be read. Older health
+never replaces newer health. The history has a row for each stored health; of days more than :data:`THIN_AFTER` ago, only the last
+row stays.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CURRENT = RetainedRows(
     table_health,
     age=table_health.c.read_at,
     order=(table_health.c.read_at, table_health.c.table_key),
-    # A pass over the fleet does not read a table again that has not changed, however long ago it was read.
+    # However old a record is: a pass over the fleet does not read an unchanged table again.
     unneeded=PLANNED.is_(None),
 )
 HISTORY = RetainedRows(
@@ -50,16 +50,16 @@ HISTORY = RetainedRows(
     order=(table_health_history.c.read_at, table_health_history.c.table_key),
 )
 KINDS = (CURRENT, HISTORY)
-"""What is deleted when it is old. A table whose health is deleted is read again when its health is needed."""
+"""Rows that are deleted when they are old. A table without stored health is read again when needed."""
 
 
 @dataclass(frozen=True)
 class HealthRecord:
-    """What the store has of one table.
+    """The stored record of one table.
 
-    :param metadata_location: the metadata file that was read; empty when the table could not be loaded.
-    :param health: ``None`` when the table could not be read.
-    :param problem: why it could not be read; ``None`` when it could.
+    :param metadata_location: the metadata file that was read; empty if the table could not be loaded.
+    :param health: ``None`` if the table could not be read.
+    :param problem: why it could not be read.
     """
 
     metadata_location: str
@@ -69,7 +69,7 @@ class HealthRecord:
 
     @cached_property
     def score(self) -> Score | None:
-        """The score of this health; ``None`` without health."""
+        """The score of the health; ``None`` without health."""
         return None if self.health is None else score(self.health)
 
 
@@ -92,7 +92,7 @@ class HealthPoint:
 _record = row_mapper(HealthRecord, health=lambda row: None if row.document is None else decode(row.document))
 _point = row_mapper(HealthPoint)
 USABLE = sa.or_(table_health.c.format == FORMAT, table_health.c.problem.is_not(None))
-"""Health that another release wrote in another format counts as not stored."""
+"""Health in the format of another release counts as not stored."""
 READ = sa.select(table_health).where(USABLE)
 
 
@@ -103,18 +103,18 @@ class HealthRecords:
         self._store = store
 
     def get(self, tables: Collection[TableName]) -> dict[TableName, HealthRecord]:
-        """Return what is stored of these tables, in one statement for each thousand; tables without a record are left out."""
+        """Return the stored records of these tables, in one statement per thousand; tables without a record are left out."""
         named = {table.lock_key: table for table in tables}
         return {named[row.table_key]: _record(row) for row in self._store.all_by_key(READ, table_health.c.table_key, named)}
 
     def read(self, name: TableName, table: Table, bounds: HealthBounds | None = None) -> TableHealth:
-        """Return the health of a table as it was loaded: the stored health of this metadata, or else what is read and stored now.
+        """Return the health of a loaded table: the stored health of this metadata, or health that is read and stored now.
 
         :param bounds: what the health must have been read with; ``None`` accepts any, and reads with the defaults.
         :raises TableUnreadable: a file that the metadata names is missing or damaged; the reason is stored.
         """
         location = table.metadata_location
-        # A name without a UUID, such as v3.metadata.json, may have been written again for another table.
+        # A name without a UUID, such as v3.metadata.json, may have been reused for another table.
         stored = self.current(name, location, bounds) if UNIQUE_FILE.search(location) else None
         if stored is not None and stored.health is not None:
             return stored.health
@@ -127,11 +127,11 @@ class HealthRecords:
         return health
 
     def current(self, table: TableName, metadata_location: str, bounds: HealthBounds | None) -> HealthRecord | None:
-        """Return the stored record of the table as it is now, so that it need not be read.
+        """Return the stored record if it is still current.
 
-        :param metadata_location: the table's metadata file now.
+        :param metadata_location: the table's current metadata file.
         :param bounds: what the health must have been read with; ``None`` accepts any.
-        :returns: ``None`` when the table has changed, could not be read, or was read with other bounds.
+        :returns: ``None`` if the table has changed, could not be read, or was read with other bounds.
         """
         same = READ.where(table_health.c.table_key == table.lock_key, table_health.c.metadata_location == metadata_location)
         row = self._store.first(same.where(table_health.c.problem.is_(None)))
@@ -141,7 +141,7 @@ class HealthRecords:
         return record
 
     def put(self, table: TableName, health: TableHealth) -> None:
-        """Store the health of a table, in one transaction, unless newer health is stored already."""
+        """Store the health of a table, in one transaction, unless newer health is already stored."""
         points = score(health).total
         record = {"score": points, "problem": None, "format": FORMAT, "document": storable(encode(health))}
         self._write(table, health.metadata_location, health.read_at, record, history=_numbers(health, points))
@@ -149,13 +149,13 @@ class HealthRecords:
     def unreadable(self, table: TableName, metadata_location: str, reason: str) -> None:
         """Store why a table cannot be read.
 
-        :param metadata_location: its metadata file, or an empty text when the table could not be loaded.
+        :param metadata_location: its metadata file; empty if the table could not be loaded.
         """
         record = {"score": None, "problem": storable_error(reason), "format": None, "document": None}
         self._write(table, metadata_location, self._store.clock(), record)
 
     def history(self, table: TableName, days: int) -> list[HealthPoint]:
-        """Return the numbers of the table over so many days, oldest first."""
+        """Return the table's numbers of the last ``days`` days, oldest first."""
         since = self._store.clock() - timedelta(days=days)
         h = table_health_history.c
         query = sa.select(table_health_history).where(h.table_key == table.lock_key, h.read_at >= since).order_by(h.read_at)
@@ -175,7 +175,7 @@ class HealthRecords:
         put = upsert(table_health, changed, where=table_health.c.read_at <= read_at).values(**key, **named, **record)
 
         def write(conn: sa.Connection) -> None:
-            # First of all, because its row makes another process that stores health of this table wait.
+            # First, because its row blocks other processes that store health of this table.
             is_newest = conn.execute(put.returning(table_health.c.table_key)).first() is not None
             if is_newest and history is not None:
                 _add_to_history(conn, {**key, **history})
@@ -184,7 +184,7 @@ class HealthRecords:
 
 
 def _add_to_history(conn: sa.Connection, point: dict[str, Any]) -> None:
-    """Add the newest row of a table, and thin out what is old of it."""
+    """Add the newest row of a table and thin out its old rows."""
     h, read_at = table_health_history.c, point["read_at"]
     of_table = h.table_key == point["table_key"]
     day = read_at.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,14 +1,14 @@
-"""The catalog's tables as they were last listed.
+"""The tables of the catalog as last listed.
 
     inventory = Inventory(store, "lake", lambda: config.load(limit=ANSWER_WITHIN))
     inventory.refresh()
     inventory.require(table)          # TableNotFound, with tables of similar place
-    inventory.tables(search="page")   # from the store, however the catalog is
+    inventory.tables(search="page")   # from the store, even while the catalog is down
 
-The invariant: a listing replaces the one before whole, in one transaction, and only a listing that was read to its end does: an
-obstacle is an error, never a shorter list. A catalog that does not answer leaves the tables as they were;
-:attr:`InventoryState.problem` has the reason. Tables whose names are not names of this package (with a space, for example), and
-namespaces that the catalog refuses, are logged and reported as left out: no request could name them.
+The invariant: a listing replaces the previous one in one transaction, and only if it was read to its end: a failure is an error,
+never a shorter list. If the catalog does not answer, the tables stay and :attr:`InventoryState.problem` has the reason. Tables
+that this package cannot name (with a space, for example) and namespaces that the catalog refuses to list are logged and reported
+as left out.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 REFRESH_EVERY = timedelta(minutes=5)
 ANSWER_WITHIN = timedelta(seconds=4)
-"""How long a REST catalog may take for each answer to an inventory: ``config.load(limit=ANSWER_WITHIN)``."""
+"""How long a REST catalog may take for each response to an inventory: ``config.load(limit=ANSWER_WITHIN)``."""
 LEFT_OUT_KEPT = 50
 Namespace = tuple[str, ...]
 NAMES = "Each part of a name must start with a letter or an underscore and go on with letters, digits, underscores and hyphens"
@@ -49,12 +49,12 @@ TOO_LONG = f"A name has {MAX_LENGTH} characters at most, with its catalog"
 HAS = PreparedStatement(
     sa.select(inventory_tables.c.table_key).where(inventory_tables.c.table_key == sa.bindparam("b_key", type_=sa.Text))
 )
-"""Asked by each submission."""
+"""Runs at each submission."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A table, or a namespace with all its tables, that the listing does not have, and the reason without a full stop."""
+    """A table, or a namespace with all its tables, that is missing from the listing; ``reason`` has no full stop."""
 
     name: str
     reason: str
@@ -62,12 +62,12 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class InventoryState:
-    """How well the inventory knows the catalog.
+    """The state of the inventory.
 
-    :param tables: how many it holds.
+    :param tables: the number of tables.
     :param refreshed_at: when the catalog was last listed; ``None`` for never.
-    :param tried_at: when that was last tried, successfully or not; ``None`` for never.
-    :param problem: why the last try failed; ``None`` when it did not.
+    :param tried_at: when a listing was last attempted, successfully or not; ``None`` for never.
+    :param problem: why the last attempt failed; ``None`` if it succeeded.
     :param left_out: the first :data:`LEFT_OUT_KEPT` of ``left_out_count`` tables and namespaces that the package cannot handle.
     """
 
@@ -80,11 +80,11 @@ class InventoryState:
 
 
 class Inventory:
-    """Knows the tables of one catalog.
+    """The tables of one catalog.
 
     :param catalog_name: as in ``catalog.database.table``.
-    :param load_catalog: connects to the catalog; called when it is needed, and may raise ``CatalogUnreachable``.
-    :param read_id: returns the catalog's ``catalog_id``, empty while it cannot be determined.
+    :param load_catalog: connects to the catalog on first use; may raise ``CatalogUnreachable``.
+    :param read_id: returns the catalog's ``catalog_id``; empty while it cannot be determined.
     """
 
     def __init__(
@@ -99,24 +99,24 @@ class Inventory:
 
     @property
     def catalog_id(self) -> str:
-        """Which catalog this is; read once, and again after the catalog could not be listed."""
+        """The catalog's id; read once, and again after a failed listing."""
         self._id = self._id or self._read_id()
         return self._id
 
     @property
     def _key(self) -> str:
-        """What the catalog's rows are stored under, since two catalogs may have one name."""
+        """The key of the catalog's rows; the name alone is ambiguous, because two catalogs may share it."""
         return f"{self.catalog_name}@{self.catalog_id}" if self.catalog_id else self.catalog_name
 
     def table(self, database: str, table: str) -> TableName:
-        """Name a table of this catalog.
+        """Return the name of a table of this catalog.
 
-        :raises InvalidTableName: it is not a name.
+        :raises InvalidTableName: it is not a valid name.
         """
         return TableName(self.catalog_name, database, table, self.catalog_id)
 
     def catalog(self) -> Catalog:
-        """The catalog itself, connected when it is first needed.
+        """Return the catalog, connecting to it on first use.
 
         :raises CatalogUnreachable: it does not answer.
         """
@@ -125,10 +125,10 @@ class Inventory:
         return self._catalog
 
     def refresh(self) -> InventoryState:
-        """List the catalog.
+        """List the catalog. After an error the inventory is unchanged, and its state has the problem.
 
-        :raises CatalogUnreachable: it did not answer; the inventory is as it was, and remembers the problem.
-        :raises SnowpackError: whatever else keeps the catalog from being loaded; likewise.
+        :raises CatalogUnreachable: the catalog did not answer.
+        :raises SnowpackError: the catalog could not be loaded for another reason.
         """
         try:
             left_out: list[LeftOut] = []
@@ -145,9 +145,9 @@ class Inventory:
         return self.state()
 
     def refresh_if_older(self, age: timedelta = REFRESH_EVERY) -> bool:
-        """Refresh, in one of the processes that share a store, when none tried for this long, or a quarter of it after a failure.
+        """Refresh if no process that shares the store has tried for this long, or for a quarter of it after a failure.
 
-        A first listing without a result counts as failed: its process was killed, or lost the store, and no API is ready before.
+        A first listing without a result counts as failed: its process was killed or lost the store, and no API is ready yet.
 
         :raises CatalogUnreachable: as :meth:`refresh`.
         """
@@ -157,9 +157,9 @@ class Inventory:
         return True
 
     def require(self, table: TableName) -> str | None:
-        """Check that the table exists: in the inventory, or else in the catalog.
+        """Check that the table exists, in the inventory or else in the catalog.
 
-        :returns: the uuid of the table, if the catalog was asked.
+        :returns: the uuid of the table if it was looked up in the catalog.
         :raises WrongCatalog: the table is in another catalog.
         :raises TableNotFound: neither has it.
         :raises CatalogUnreachable, TableUnreadable: the inventory does not have it, and the catalog gives no useful answer.
@@ -173,7 +173,7 @@ class Inventory:
         return str(found.metadata.table_uuid)
 
     def has(self, table: TableName) -> bool:
-        """Whether the inventory has it; the catalog is not asked."""
+        """Return whether the inventory has the table, without reading the catalog."""
         if table.catalog_id != self.catalog_id:
             return False
         key = {"b_key": self._row_key(table)}
@@ -182,17 +182,17 @@ class Inventory:
     def tables(
         self, *, database: str | None = None, search: str | None = None, after: str | None = None, limit: int = 100
     ) -> list[TableName]:
-        """Tables in order of their names.
+        """Return tables in the order of their names.
 
-        :param search: part of ``database.table``, upper and lower case alike.
-        :param after: ``database.table``: only those that come later, for the next page.
+        :param search: part of ``database.table``, ignoring case.
+        :param after: the ``database.table`` after which the page starts.
         """
         query = sa.select(inventory_tables).where(*self.conditions(database, search, after))
         rows = self._store.all(query.order_by(inventory_tables.c.table_key).limit(limit))
         return [self.table(row.database_name, row.table_name) for row in rows]
 
     def conditions(self, database: str | None, search: str | None, after: str | None = None) -> list[sa.ColumnElement[bool]]:
-        """Return the conditions for the rows of this catalog that match a filter, as :meth:`tables` has it."""
+        """Return the conditions for the rows of this catalog that match the filter of :meth:`tables`."""
         t = inventory_tables.c
         where = [t.catalog == self._key]
         if database is not None:
@@ -205,7 +205,7 @@ class Inventory:
         return where
 
     def state(self) -> InventoryState:
-        """How old the listing is, and what was wrong with the last try."""
+        """Return the age of the listing and the problem of the last attempt."""
         mine = inventory_tables.c.catalog == self._key
         how_many = sa.select(sa.func.count()).select_from(inventory_tables).where(mine)
         latest = sa.select(inventory_refreshes).where(inventory_refreshes.c.catalog == self._key)
@@ -221,7 +221,7 @@ class Inventory:
         return self._store.read(read)
 
     def _replace(self, listed: list[TableName], left_out: list[LeftOut]) -> None:
-        """The whole listing at once: tables that are gone go, and those that stay keep the moment they were first seen."""
+        """Replace the whole listing: tables that are gone are deleted, those that stay keep ``first_seen_at``."""
         keys = {self._row_key(table) for table in listed}
         mine = sa.select(inventory_tables.c.table_key).where(inventory_tables.c.catalog == self._key)
         ordered = sorted(left_out, key=lambda each: not each.name.endswith(".*"))  # a namespace has many tables
@@ -229,7 +229,7 @@ class Inventory:
         kept = {"count": len(left_out), "first": first} if left_out else None
 
         def write(conn: sa.Connection) -> None:
-            # First of all, because its row makes a second listing wait: two of them could block each other with their tables.
+            # First, because its row makes a second listing wait; otherwise two listings could deadlock on their tables.
             now = self._store.clock()
             self._write_state(conn, {"tried_at": now, "refreshed_at": now, "problem": None, "left_out": kept})
             gone = [{"b_key": key} for key in conn.execute(mine).scalars() if key not in keys]
@@ -240,7 +240,7 @@ class Inventory:
         self._store.transact(write)
 
     def _take_turn(self, conn: sa.Connection, age: timedelta) -> bool:
-        """Return whether a refresh is due, and no other process was faster."""
+        """Return whether a refresh is due and this process is the first to start it."""
         now, tried_at = self._store.clock(), inventory_refreshes.c.tried_at
         failed = sa.or_(inventory_refreshes.c.problem.is_not(None), inventory_refreshes.c.refreshed_at.is_(None))
         due = sa.or_(tried_at <= now - age, sa.and_(failed, tried_at <= now - age / 4))
@@ -264,16 +264,16 @@ class Inventory:
 
 
 def list_tables(catalog: Catalog, catalog_name: str, left_out: list[LeftOut]) -> Iterator[TableName]:
-    """The tables of every namespace, namespaces within namespaces included.
+    """Yield the tables of every namespace, nested ones included.
 
-    :param catalog_name: what this installation calls the catalog.
-    :param left_out: gets what the listing cannot have.
-    :raises CatalogUnreachable: it does not answer, or lets us look into none of its namespaces.
+    :param catalog_name: this installation's name for the catalog.
+    :param left_out: receives what the listing cannot have.
+    :raises CatalogUnreachable: the catalog does not answer, or refuses access to all of its namespaces.
     """
     from pydantic import ValidationError
     from pyiceberg.exceptions import ForbiddenError, NoSuchNamespaceError
 
-    # A missing namespace was dropped since it was listed, or another service responds at the catalog's address.
+    # A missing namespace was dropped since it was listed, or the catalog's address belongs to another service.
     unfinished: tuple[type[Exception], ...] = (NoSuchNamespaceError, ValidationError, *connection_errors())
     seen, forbidden = 0, None
     try:
@@ -293,13 +293,13 @@ def list_tables(catalog: Catalog, catalog_name: str, left_out: list[LeftOut]) ->
 
 
 def log_left_out(left_out: Iterable[LeftOut]) -> None:
-    """Log what a listing cannot have, for a caller that shows it to no one."""
+    """Log what a listing left out, for a caller that does not show it."""
     for each in left_out:
         log.warning("table_left_out: %s: %s", each.name, each.reason)
 
 
 def _namespaces(catalog: Catalog, left_out: list[LeftOut]) -> Iterator[Namespace]:
-    """Each namespace once, whether the catalog lists the direct children of one or all that are below it."""
+    """Yield each namespace once; a catalog may list only the direct children of a namespace, or all its descendants."""
     seen: set[Namespace] = {()}
     parents: list[Namespace] = [()]
     while parents:
@@ -324,7 +324,7 @@ def _name(identifier: Namespace, catalog_name: str, left_out: list[LeftOut]) -> 
 
 
 def refresher(inventory: Inventory, every: timedelta = REFRESH_EVERY, sign: SignOfLife | None = None) -> Worker:
-    """Return the role that refreshes the inventory at once and then periodically; of several with one store, one does it."""
+    """Return the role that refreshes the inventory at once and then periodically, in one of the processes that share a store."""
 
     def refresh() -> None:
         inventory.refresh_if_older(every)

@@ -1,11 +1,11 @@
-"""Remembers in the store where the files of tables lie.
+"""Stores where the files of tables are located.
 
     memory = stored_footprints(store, table)
     ForeignFiles.of(catalog, table, memory)
 
 The invariant: the rows belong to one catalog, by name and ``catalog_id``, and include views and the tables of other catalog names
-of its database. A check also reads the rows of the installation's other catalogs, which it cannot list. A store that does not
-answer makes the check load more tables; nothing is deleted without a store.
+in its database. A check also reads the rows of the installation's other catalogs, which it cannot list. While the store does not
+answer, a check loads more tables, and nothing is deleted.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ log = logging.getLogger(__name__)
 
 STORED = ("table_uuid", "present", "former", "is_complete", "is_view", "sequence")
 LEVELS = "\x1f"
-"""Between the levels of an identifier, as in the addresses of REST catalogs: a name may hold a dot, and not this."""
+"""Separates the levels of an identifier, as in the URLs of REST catalogs; unlike a dot, no name contains it."""
 
 
 def stored_footprints(store: Store, table: TableName) -> StoredFootprints | None:
-    """Return the memory of the table's catalog; ``None`` for a catalog without an identity, which could be any of that name."""
+    """Return the footprints of the table's catalog; ``None`` if it has no identity and its name alone would be ambiguous."""
     return StoredFootprints(store, table.catalog, table.catalog_id) if table.catalog_id else None
 
 
 class StoredFootprints:
-    """The memory of the footprints of one catalog's tables, by its name and identity."""
+    """The footprints of one catalog's tables."""
 
     def __init__(self, store: Store, name: str, catalog_id: str) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class StoredFootprints:
         self._catalog = f"{name}@{catalog_id}"
 
     def read(self, database: str) -> Remembered:
-        """Return all that is remembered: one statement, so that all of it is of one moment."""
+        """Return all stored footprints, in one statement and therefore of one moment."""
         try:
             rows = self._store.all(sa.select(table_locations))
         except StoreError as away:
@@ -58,7 +58,7 @@ class StoredFootprints:
         return Remembered(own, elsewhere)
 
     def keep(self, learned: Mapping[TableKey, Footprint], database: str) -> None:
-        """Replace the footprints of these tables, in one transaction."""
+        """Replace the footprints of these tables in one transaction."""
         now = self._store.clock()
         rows = [
             {
@@ -69,14 +69,14 @@ class StoredFootprints:
                 "footprint": _content(found),
                 "read_at": now,
             }
-            # In one order, so that two processes that keep the same tables wait for each other instead of blocking each other.
+            # Sorted, so that two processes that store the same tables do not deadlock.
             for key, found in sorted(learned.items())
             if _is_storable(key, found)
         ]
         self._write(upsert(table_locations, ["database", "metadata_location", "footprint", "read_at"]), rows)
 
     def complete(self, other: OtherTable) -> None:
-        """Replace the footprint of a table of another catalog, unless a check there has read it again meanwhile."""
+        """Replace the footprint of a table of another catalog, unless a check there has read it again since."""
         assert other.footprint is not None
         of = table_locations.c
         is_same = sa.and_(
@@ -88,13 +88,13 @@ class StoredFootprints:
         self._write(statement, [{"b_footprint": _content(other.footprint)}])
 
     def forget(self, gone: Collection[TableKey]) -> None:
-        """Drop the rows of tables that the catalog does not have any more."""
+        """Delete the rows of tables that are no longer in the catalog."""
         mine = table_locations.c.catalog == self._catalog
         statement = sa.delete(table_locations).where(mine, table_locations.c.identifier == sa.bindparam("b_identifier"))
         self._write(statement, [{"b_identifier": _text(key)} for key in sorted(gone)])
 
     def _is_elsewhere(self, row: Any, database: str) -> bool:
-        """Whether a row is of a catalog that this one neither is nor shares its database with."""
+        """Return whether a row belongs to another catalog that does not share this database."""
         is_same = row.catalog.rpartition("@")[2] == self._catalog_id or (database and row.database == database)
         return not is_same
 
@@ -116,12 +116,12 @@ class CatalogNotRemembered(SnowpackError, kind=Kind.NOT_FOUND):
 
 
 def forget_catalog(store: Store, catalog: str, *, actor: Actor) -> int:
-    """Drop what is remembered of a catalog that no longer exists; return how many tables it had.
+    """Delete what is remembered of a catalog that no longer exists, and return how many tables it had.
 
     A check of a catalog that still exists reads its tables again.
 
-    :param catalog: its name and identity, ``lake@3f2a91bc04de``.
-    :raises CatalogNotRemembered: there is no table of it.
+    :param catalog: name and identity, ``lake@3f2a91bc04de``.
+    :raises CatalogNotRemembered: no table of it is stored.
     """
 
     def write(conn: sa.Connection) -> int:
@@ -157,14 +157,14 @@ def _content(found: Footprint) -> dict[str, Any]:
 
 
 def _footprint(row: Any) -> Footprint:
-    # A row of another version of this package may lack some, and have others.
+    # A row of another version of this package may lack some fields and have others.
     content = {name: value for name, value in row.footprint.items() if name in STORED}
     places = {name: tuple(content[name]) for name in ("present", "former")}
     return Footprint(**{**content, **places}, metadata_location=row.metadata_location, read_at=row.read_at)
 
 
 def _is_storable(key: TableKey, found: Footprint) -> bool:
-    """Return whether the database stores the text unchanged; other text is not stored, and read each time."""
+    """Return whether the database stores the text unchanged; a footprint with other text is not stored, and is read each time."""
     return all(storable(text) == text and LEVELS not in text for text in _texts(key, found))
 
 

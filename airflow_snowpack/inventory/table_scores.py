@@ -1,11 +1,11 @@
-"""The tables of a catalog by their need of maintenance, from stored health alone.
+"""The tables of a catalog by their need for maintenance, from stored health alone.
 
     scores = TableScores(store, inventory)
-    scores.page(database="analytics", limit=50).items[0].score      # that of the table which needs it most
+    scores.page(database="analytics", limit=50).items[0].score      # of the table that needs maintenance most
     scores.counts().sick
 
-A table that cannot be read comes first, then the lowest score; tables whose health was never read come last. A score changes
-when a table is read again, so a table may move from one page of the list to another between two requests.
+Unreadable tables come first, then tables by ascending score, then tables without stored health. A score changes when a table is
+read again, so a table may move to another page between two requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 HEALTHY_FROM = 80
 SICK_BELOW = 50
 UNREADABLE, NOT_READ = -1, 101
-"""Places before the lowest and after the highest score."""
+"""Sort before the lowest and after the highest score."""
 
 _NEED = sa.case(
     (table_health.c.problem.is_not(None), sa.literal(UNREADABLE)), else_=sa.func.coalesce(table_health.c.score, NOT_READ)
@@ -57,7 +57,7 @@ class Condition(StrEnum):
 
     @property
     def first_step(self) -> str:
-        """What to do about a table of this condition that was never maintained."""
+        """Return what to do about a table of this condition that was never maintained."""
         if self is Condition.UNREADABLE:
             return "Its metadata cannot be read. Fix the reason first."
         return "The table is healthy." if self is Condition.HEALTHY else "Start with a dry run."
@@ -65,12 +65,12 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableScore:
-    """What the store has of one table.
+    """The stored score of one table.
 
-    :param score: from 0 (sick) to 100 (healthy); ``None`` when the table was never read, or could not be read.
-    :param problem: why it could not be read.
-    :param read_at: when that was; ``None`` for never.
-    :param need: its place in the order, from ``-1``; ``row_key`` orders tables of one need.
+    :param score: from 0 (sick) to 100 (healthy); ``None`` if the table was never read, or could not be read.
+    :param problem: why the table could not be read.
+    :param read_at: ``None`` for never.
+    :param need: the sort key, from ``-1``; ``row_key`` breaks ties.
     """
 
     table: TableName
@@ -85,15 +85,15 @@ class TableScore:
         return Condition.of(self.score, self.problem)
 
     def place(self, *, by_name: bool) -> str:
-        """Return where the page after this table begins: its name, or a cursor for the order by need."""
+        """Return where the next page begins after this table: its name, or a cursor for the order by need."""
         return self.table.dotted if by_name else Keyset.cursor(self.need, self.row_key)
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreCounts:
-    """The tables of a catalog by their condition.
+    """The number of tables of a catalog by condition.
 
-    :param oldest_read_at: when the health that is oldest was read; ``None`` without any.
+    :param oldest_read_at: when the oldest stored health was read; ``None`` if there is none.
     """
 
     by_condition: dict[Condition, int]
@@ -101,27 +101,27 @@ class ScoreCounts:
 
     @property
     def sick(self) -> int:
-        """Tables with a score below 50."""
+        """The number of tables with a score below 50."""
         return self.by_condition[Condition.SICK]
 
     @property
     def fair(self) -> int:
-        """Tables that could be better: their score is between that of sick and of healthy ones."""
+        """The number of tables with a score from 50 to 79."""
         return self.by_condition[Condition.FAIR]
 
     @property
     def unreadable(self) -> int:
-        """Tables whose metadata could not be read."""
+        """The number of tables whose metadata could not be read."""
         return self.by_condition[Condition.UNREADABLE]
 
     @property
     def read(self) -> int:
-        """Tables with a score."""
+        """The number of tables with a score."""
         return sum(self.by_condition.values()) - self.unreadable - self.not_read
 
     @property
     def not_read(self) -> int:
-        """Tables without stored health."""
+        """The number of tables without stored health."""
         return self.by_condition[Condition.NOT_READ]
 
 
@@ -141,12 +141,12 @@ class TableScores:
         after: str | None = None,
         limit: int = 100,
     ) -> Page[TableScore]:
-        """Return a page of the tables, those that need maintenance most first, in one statement.
+        """Return a page of the tables, those most in need of maintenance first, in one statement.
 
-        :param search: part of ``database.table``, upper and lower case alike.
-        :param by_name: in the order of their names instead.
-        :param after: ``next`` of the page before: see :meth:`TableScore.place`.
-        :raises InvalidCursor: no page by need returned it.
+        :param search: part of ``database.table``, ignoring case.
+        :param by_name: order by name instead.
+        :param after: ``next`` of the previous page: see :meth:`TableScore.place`.
+        :raises InvalidCursor: no page by need returned this cursor.
         """
         tables = self._scored(database, search, after if by_name else None)
         by_need = Keyset(*(cast("sa.Column[Any]", tables.c[name]) for name in ("need", "row_key")))
@@ -156,9 +156,9 @@ class TableScores:
         return Page(shown, shown[-1].place(by_name=by_name) if len(rows) > limit else None)
 
     def counts(self) -> ScoreCounts:
-        """Count the tables by their condition, in one statement.
+        """Count the tables by condition, in one statement.
 
-        While the catalog was never listed, the tables with stored health are counted, in a second one.
+        If the catalog was never listed, a second statement counts the tables with stored health.
         """
         counts = self._count(self._scored())
         if any(counts.by_condition.values()):

@@ -1,1 +1,1 @@
-"""Workers: processes that run jobs from the queue, with Airflow's settings or with those of their environment."""
+"""Worker processes that run jobs from the queue, with or without Airflow."""

@@ -1,4 +1,4 @@
-"""``snowpack-worker``: a worker without Airflow, such as the one in a pod.
+"""``snowpack-worker``: a worker without Airflow, such as in a pod.
 
     AIRFLOW__SNOWPACK__STORE_CONN_ID=store AIRFLOW_CONN_STORE=postgres://… snowpack-worker --once
 
@@ -43,7 +43,7 @@ class ConnectionNotSet(SnowpackError, kind=Kind.MISCONFIGURED):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the worker; returns the exit code, which ``docs/cli.md`` lists."""
+    """Run the worker and return the exit code, one of those in ``docs/cli.md``."""
     args = parser().parse_args(arguments)
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("airflow_snowpack").setLevel(logging.INFO)  # PyIceberg writes a line for each manifest list
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def open_installation(settings: Settings, environment: Environment) -> Installation:
     """Open the store.
 
-    :raises SnowpackError: its connection is missing or invalid, it does not answer, or its tables do not fit this package.
+    :raises SnowpackError: the connection is missing or invalid, the store does not answer, or its schema does not fit.
     """
     from airflow_snowpack.installation import Installation
     from airflow_snowpack.store import open_store
@@ -86,7 +86,7 @@ def open_installation(settings: Settings, environment: Environment) -> Installat
 
 
 def open_spark(settings: Settings, environment: Environment) -> of_spark.Spark:
-    """Describe the catalog and where Spark runs; nothing is contacted.
+    """Describe the catalog and where Spark runs, without contacting either.
 
     :raises SnowpackError: a connection is missing or invalid.
     """
@@ -102,7 +102,6 @@ def _connection(key: str, conn_id: str | None, environment: Environment, purpose
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command's arguments."""
     parser = argparse.ArgumentParser("snowpack-worker", description="Run jobs from the queue until SIGTERM, without Airflow.")
     parser.add_argument("--config", type=Path, help="a file in the format of airflow.cfg, with [snowpack] and [connections]")
     parser.add_argument("--once", action="store_true", help="run one job, if one waits, and exit")

@@ -1,13 +1,14 @@
-"""The settings and connections of a worker without Airflow, spelled as Airflow spells them.
+"""Settings and connections of a worker without Airflow, spelled as Airflow spells them.
 
     AIRFLOW__SNOWPACK__STORE_CONN_ID=snowpack_store
     AIRFLOW_CONN_SNOWPACK_STORE=postgres://snowpack:secret@db/snowpack
 
-One secret or ConfigMap therefore serves Airflow and its workers. A file may have both, in the format of ``airflow.cfg``: the
-section ``[snowpack]``, and a section ``[connections]`` of this worker. The environment overrides the file.
+One secret or ConfigMap therefore serves both Airflow and its workers. Both can also come from a file in the format of
+``airflow.cfg``, with the sections ``[snowpack]`` and ``[connections]`` (which only this worker reads). The environment overrides
+the file.
 
-A setting means what it means to Airflow: ``%%`` and ``%(option)s`` in the file, ``$VARIABLE`` and ``~`` in both. A connection is
-read as it is written, since passwords and URIs have these characters.
+Settings are expanded as in Airflow: ``%%`` and ``%(option)s`` in the file, ``$VARIABLE`` and ``~`` in both. Connections are not
+expanded, because passwords and URIs contain these characters.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
 
 CONNECTIONS = "connections"
 EXTRA = "__extra__"
-"""Airflow's name for extras in a URI that are not a flat list of texts."""
+"""Airflow's name for the extra in a URI when it is not a flat list of strings."""
 VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})", re.ASCII)
 MAX_EXPANSIONS = 10
-"""How often the variables in the values of variables are replaced; one may name itself."""
+"""How many times variables within values are replaced; limits a variable that refers to itself."""
 
 
 class UnreadableConfig(SnowpackError, kind=Kind.MISCONFIGURED):
@@ -48,7 +49,7 @@ class InvalidConnection(SnowpackError, kind=Kind.MISCONFIGURED):
     """Invalid connection in a worker's environment."""
 
     def __init__(self, conn_id: str, problem: str) -> None:
-        # Without the text itself, which has secrets.
+        # The text itself is left out because it contains secrets.
         super().__init__(
             f"The connection {conn_id!r} of this worker is not valid: {problem}. Use a URI such as "
             "postgres://user:password@host:5432/database, or a JSON object with conn_type, host, login, password, schema, port "
@@ -73,9 +74,8 @@ class EnvironmentConnection:
 class Environment:
     """Settings and connections of a process without Airflow.
 
-    :param variables: the environment.
-    :param config: a file in the format of ``airflow.cfg``; ``None`` for none.
-    :raises UnreadableConfig: it is missing or has another format.
+    :param config: a file in the format of ``airflow.cfg``.
+    :raises UnreadableConfig: the file is missing or has another format.
     """
 
     def __init__(self, variables: Mapping[str, str], config: Path | None = None) -> None:
@@ -91,13 +91,12 @@ class Environment:
 
     @property
     def home(self) -> Path:
-        """AIRFLOW_HOME."""
         return Path(self._expanded(self._variables.get("AIRFLOW_HOME") or "~/airflow")).absolute()
 
     def text(self, key: str) -> str | None:
-        """Return an option of ``[snowpack]``; ``None`` if it is not set.
+        """Return an option of ``[snowpack]``, or ``None`` if it is not set.
 
-        :raises UnreadableConfig: it has a percent sign without a meaning.
+        :raises UnreadableConfig: the option has an invalid percent sign.
         """
         text = self._variables.get(f"AIRFLOW__{SECTION.upper()}__{key.upper()}")
         if text is None:
@@ -125,9 +124,9 @@ class Environment:
     def connection(self, conn_id: str, purpose: str) -> EnvironmentConnection:
         """Return a connection.
 
-        :param purpose: names in messages what it is for.
-        :raises ConnectionNotFound: there is none of this id.
-        :raises InvalidConnection: it is neither a URI nor a JSON object, or needs a provider of Airflow.
+        :param purpose: what the connection is for, used in messages.
+        :raises ConnectionNotFound: no connection has this id.
+        :raises InvalidConnection: it is neither a URI nor a JSON object, or needs an Airflow provider.
         """
         written = self._file.get(CONNECTIONS, conn_id, raw=True, fallback=None)
         text = self._variables.get(f"AIRFLOW_CONN_{conn_id.upper()}") or written
@@ -142,15 +141,15 @@ class Environment:
 
 
 def _place(problem: Error) -> str:
-    """Return what is wrong and in which line, without the line itself, which may have a password."""
+    """Return the problem and its line number, without the line itself, which may contain a password."""
     errors: list[tuple[int, str]] = getattr(problem, "errors", [])
     return f"{type(problem).__name__} in line {errors[0][0] if errors else getattr(problem, 'lineno', '?')}"
 
 
 def parse_connection(conn_id: str, text: str) -> EnvironmentConnection:
-    """Read a connection as Airflow does: a JSON object, or a URI.
+    """Parse a connection as Airflow does, from a JSON object or a URI.
 
-    :raises InvalidConnection: it is neither.
+    :raises InvalidConnection: the text is neither.
     """
     read, problem = (
         _from_uri,
@@ -177,7 +176,7 @@ def _from_json(text: str) -> dict[str, Any]:
 
 
 def _from_uri(text: str) -> dict[str, Any]:
-    """A host may have a scheme of its own: ``http://https://catalog:8181/``."""
+    """Parse a URI, whose host may itself have a scheme: ``http://https://catalog:8181/``."""
     kind, separator, rest = text.partition("://")
     if not separator:
         raise ValueError("no scheme")
@@ -208,7 +207,7 @@ def _object(extra: object) -> dict[str, Any]:
 
 
 def _host(parts: SplitResult) -> str | None:
-    """Return the host; a quoted path, such as that of a file, keeps its capital letters."""
+    """Return the host; a quoted file path keeps its upper-case letters."""
     host = unquote(parts.hostname or "")
     if "/" in host:
         host = unquote(parts.netloc.rpartition("@")[2].partition(":")[0])

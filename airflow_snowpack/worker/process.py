@@ -1,7 +1,7 @@
-"""A worker's life: check this machine, then claim jobs and run them until a signal arrives or the work is done.
+"""The life of a worker process: check this machine, then claim and run jobs until a signal arrives or the work is done.
 
-Before the first claim the store, the catalog, Java and Spark's jars are checked, so that a machine that cannot run a job takes
-none. One Spark session serves all jobs of the process.
+The store, the catalog, Java and Spark's jars are checked before the first claim, so a machine that cannot run jobs claims none.
+One Spark session serves all jobs of the process.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 
 def check_poll(poll: timedelta) -> timedelta:
-    """Return the time between two reads of an empty queue.
+    """Return the period unchanged.
 
-    :raises ValueError: it is zero: the worker would read the queue without a pause.
+    :raises ValueError: it is zero, with which the worker would poll an empty queue without a pause.
     """
     if not poll:
         raise ValueError("must be longer than zero, such as 5s")
@@ -43,10 +43,10 @@ def check_poll(poll: timedelta) -> timedelta:
 
 @contextmanager
 def exits_on_signal() -> Iterator[None]:
-    """End the process with 0 on SIGTERM or SIGINT, in a block where no job runs. Enter it in the main thread.
+    """Exit with 0 on SIGTERM or SIGINT while no job runs. Enter it in the main thread.
 
-    The first process of a container ignores SIGTERM by default: a worker that is stopped while it starts would claim a job, and
-    would then be killed in the middle of it.
+    The first process of a container ignores SIGTERM by default: without this, a worker that is stopped during start-up would
+    still claim a job and be killed in the middle of it.
     """
 
     def leave(number: int, _frame: FrameType | None) -> None:
@@ -75,12 +75,12 @@ def run_worker(
     A signal fails the running job, unlocks its table and ends the process with 1 within about two seconds; between two jobs this
     function returns.
 
-    :param spark: runs the jobs of its catalog; those of other catalogs are left to other workers.
-    :param name: the name that claims carry; ``None`` for host and process id.
-    :param poll: how long to wait when the queue is empty.
-    :param max_jobs: return after this many jobs, however they ended.
-    :param until_idle: return as soon as there is nothing to claim.
-    :raises SparkUnavailable, CatalogUnreachable: this machine can run no job.
+    :param spark: runs the jobs of its catalog; jobs of other catalogs are left to other workers.
+    :param name: the worker's name in its claims; ``None`` for host and process id.
+    :param poll: the wait between two claims while the queue is empty.
+    :param max_jobs: return after this many jobs, successful or not.
+    :param until_idle: return as soon as no job can be claimed.
+    :raises SparkUnavailable, CatalogUnreachable: this machine cannot run jobs.
     """
     from airflow_snowpack.jobs import JobWorker
     from airflow_snowpack.store.signs_of_life import Role, SignOfLife
@@ -104,12 +104,12 @@ def run_worker(
 
 
 def engines(installation: Installation, spark: Spark) -> Callable[[], Engine]:
-    """Return what makes an engine for each job.
+    """Return a function that makes an engine for each job.
 
-    Each job connects to the catalog once, since tokens expire and addresses change. Its connection is closed when the engine of
-    the next one is made, so that a worker has one at most, and none while it waits.
+    Each job connects to the catalog again, because tokens expire and addresses change. The previous connection is closed first,
+    so a worker has at most one.
 
-    :raises SparkUnavailable, CatalogUnreachable: this machine could run none.
+    :raises SparkUnavailable, CatalogUnreachable: this machine cannot run jobs.
     """
     from airflow_snowpack.inventory import stored_footprints
     from airflow_snowpack.maintenance import SparkEngine
