@@ -1,4 +1,4 @@
-"""The one database: engine, schema, migrations, clock, and the lease-and-fence primitive that every room uses."""
+"""The database: engine, schema, migrations, clock, and the lease-and-fence primitive that every room uses."""
 
 import lazy_loader
 

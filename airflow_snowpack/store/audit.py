@@ -1,4 +1,4 @@
-"""Who did what, when and through which door; written in the transaction of the change itself.
+"""The audit trail: who changed what, when and through which interface. Entries are written in the transaction of the change.
 
     def cancel(job_id, *, actor=None):            # in a room: each method that changes something takes the actor
         def write(conn): ...; write_audit(conn, store, actor, "cancel", job_id)
@@ -6,8 +6,8 @@
 
     AuditTrail(store).of(job_id)
 
-The invariant: a change that an actor requests is in the trail, or was not made. What Airflow's tasks and the installation itself
-do has no actor and no entry.
+The invariant: every change that an actor requests has an entry. Changes by Airflow's tasks and by the installation itself have no
+actor and no entry.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ COLUMNS = [column for column in audit_trail.columns if column.name != "id"]
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The user that requests a change, for the audit trail.
+    """The user that requests a change.
 
-    :param name: the user's name, as the API or the operating system knows it.
-    :param via: where the request came in: ``api``, ``page``, ``cli``, or ``task`` for a task of Airflow, ``job`` for a job.
+    :param name: the user's name in the API or the operating system.
+    :param via: where the request came in: ``api``, ``page``, ``cli``, ``task`` for an Airflow task, ``job`` for a job.
     """
 
     name: str
@@ -61,7 +61,7 @@ class AuditEntry:
 
 
 def write_audit(conn: sa.Connection, store: Store, actor: Actor | None, change: str, subject: str, **detail: Any) -> None:
-    """Write the entry of a change, in the transaction that makes it; without an actor, write nothing."""
+    """Write the entry of a change in its transaction; without an actor, write nothing."""
     if actor is not None:
         conn.execute(INSERT_ENTRY, entry_values(store, actor, change, subject, **detail))
 
@@ -79,7 +79,7 @@ def entry_values(store: Store, actor: Actor, change: str, subject: str, **detail
 
 
 def insert_entry(source: sa.FromClause | None = None) -> Any:
-    """Insert an entry from its ``a_…`` parameters, once for each row of ``source`` (none: once)."""
+    """Return the statement that inserts an entry from its ``a_…`` parameters, once for each row of ``source`` (default: once)."""
     row = sa.select(*(sa.bindparam(f"a_{column.name}", type_=column.type) for column in COLUMNS))
     return sa.insert(audit_trail).from_select(
         [column.name for column in COLUMNS], row if source is None else row.select_from(source)
@@ -90,7 +90,7 @@ INSERT_ENTRY = insert_entry()
 entry_from = row_mapper(AuditEntry)
 
 AUDIT_TRAIL = RetainedRows(audit_trail, age=audit_trail.c.at, order=(audit_trail.c.id,), at_least=timedelta(days=365))
-"""Entries stay for a year at least, whatever else is deleted earlier."""
+"""Entries are kept for at least a year, even if other rows are deleted earlier."""
 
 
 def _about(subject: str) -> sa.ColumnElement[bool]:
@@ -104,14 +104,14 @@ class AuditTrail:
         self._store = store
 
     def of(self, subject: str) -> list[AuditEntry]:
-        """What was done to one job, table or switch, oldest first."""
+        """Return the changes of one job, table or switch, oldest first."""
         return self._read(sa.select(audit_trail).where(_about(subject)).order_by(audit_trail.c.id))
 
     def latest(self, limit: int = 100, before: int | None = None, subject: str | None = None) -> list[AuditEntry]:
-        """The newest entries first.
+        """Return the newest entries first.
 
-        :param before: only entries older than the one of this id: the next page.
-        :param subject: only what was done to this job, table or switch.
+        :param before: only entries older than this id, for the next page.
+        :param subject: only entries of this job, table or switch.
         """
         query = sa.select(audit_trail).order_by(audit_trail.c.id.desc()).limit(limit)
         query = query if before is None else query.where(audit_trail.c.id < max(0, min(before, LAST_ID)))

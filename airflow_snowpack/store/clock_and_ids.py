@@ -1,4 +1,4 @@
-"""The clock and the id maker: always passed in, so that tests control them and the domain never asks the machine."""
+"""The clock and the id maker. Both are always passed in, so that tests control them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 Clock = Callable[[], datetime]
-"""Returns the present moment as an aware datetime in UTC."""
+"""Returns the current time as an aware datetime in UTC."""
 
 
 def utc_now() -> datetime:
-    """The machine's clock."""
+    """Return the machine's time."""
     return datetime.now(UTC)
 
 
@@ -19,5 +19,5 @@ IdMaker = Callable[[], str]
 
 
 def new_id() -> str:
-    """A fresh uuid4 in hex, 32 characters."""
+    """Return a new uuid4 in hex, 32 characters."""
     return uuid4().hex

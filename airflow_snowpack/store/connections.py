@@ -1,13 +1,13 @@
-"""Connections: those that stay open between single statements, and the pool of a task's process, which has only one.
+"""Connections that stay open between single statements, and the pool of a task's process, which has only one.
 
-To check a connection out of the pool, wrap it and return it costs about as much as a claim itself. A sticky connection is popped
-off a stack and pushed back; one that met an error is closed, so that no broken one is used twice.
+Checking a connection out of the pool, wrapping and returning it costs about as much as a claim. A sticky connection is popped off
+a stack and pushed back; a connection that met an error is closed and never reused.
 
     kept = StickyConnections(engine)
     kept.run(lambda conn: conn.execute(...))
 
-A task holds no connection while none of its threads uses it: a server with a hundred connections then serves as many tasks, most
-of which wait for Spark most of the time.
+A task holds no connection while none of its threads uses it: a server with a hundred connections then serves at least as many
+tasks, most of which wait for Spark.
 
     sa.create_engine(url, **ONE_CONNECTION)
 """
@@ -30,23 +30,23 @@ T = TypeVar("T")
 
 STATEMENT_BY_STATEMENT = "snowpack_statement_by_statement"
 MAX_STICKY = 2
-"""Far below the pool's 15, where they are missing: a thread that finds the pool empty waits for half a minute."""
+"""Far below the pool's 15, which they count against: a thread that finds the pool empty waits for half a minute."""
 A_TURN = timedelta(seconds=1)
 """Longer than the store's transactions take, and far shorter than the time between the renewals of a lease and its end."""
 IDLE = timedelta(seconds=10)
-"""A connection that was not used for so long is closed. A running job looks every two seconds whether it was cancelled."""
+"""An unused connection is closed after this time. A running job checks every two seconds whether it was cancelled."""
 
 
 def statement_by_statement(engine: sa.Engine) -> sa.Engine:
-    """The same engine, and the same connections, where each statement is a transaction of its own."""
+    """Return the same engine, with the same connections, in autocommit: each statement is a transaction."""
     return engine.execution_options(**{STATEMENT_BY_STATEMENT: True})
 
 
 class StickyConnections:
-    """Keeps connections open between statements: no more than ``at_most``, nor than were ever in use at the same moment.
+    """Keeps at most ``at_most`` connections open between statements, and no more than were ever in use at once.
 
-    :param engine: each statement on it must be a transaction of its own.
-    :param at_most: 0 for a pool of one connection, which is not to be held between statements.
+    :param engine: must be in autocommit.
+    :param at_most: 0 for a pool of one connection, which must not be held between statements.
     """
 
     def __init__(self, engine: sa.Engine, at_most: int = MAX_STICKY) -> None:
@@ -58,7 +58,7 @@ class StickyConnections:
 
     def run(self, work: Callable[[sa.Connection], T]) -> T:
         """Run the work on a connection that no other thread uses meanwhile."""
-        if self._at_most and self._process != os.getpid():  # without any, the pool leaves its own to the parent
+        if self._at_most and self._process != os.getpid():  # with 0, the pool leaves its connection to the parent
             self._leave_to_parent()
         try:
             conn = self._idle.pop()
@@ -67,11 +67,11 @@ class StickyConnections:
         try:
             result = work(conn)
             if conn.in_transaction():
-                conn.commit()  # SQLAlchemy's own, unless a pooler is in between: the database has committed each statement
+                conn.commit()  # SQLAlchemy's transaction, unless behind a pooler: the database has committed each statement
         except BaseException as error:
             conn.close()
             if isinstance(error, DBAPIError) and error.connection_invalidated:
-                self.close()  # the others are most likely lost with it
+                self.close()  # the others are most likely lost too
             raise
         if len(self._idle) < self._at_most:
             self._idle.append(conn)
@@ -80,22 +80,22 @@ class StickyConnections:
         return result
 
     def close(self) -> None:
-        """Give all that are idle back to the pool."""
+        """Return all idle connections to the pool."""
         while self._idle:
             self._idle.pop().close()
 
     def _leave_to_parent(self) -> None:
-        # After a fork both processes have the same sockets. They are kept, untouched, so that nothing here ever closes them.
+        # After a fork both processes share the sockets. Keep a reference to them, so that this process never closes them.
         self._inherited, self._idle = self._idle, []
         self._engine.dispose(close=False)
         self._process = os.getpid()
 
 
 class OneConnection(QueuePool):
-    """A pool of one, for which the threads of a process take turns.
+    """A pool of one connection, which the threads of a process share.
 
-    The invariant: no thread waits longer than :data:`A_TURN` for another one. The renewal of a lease that meets a long
-    transaction, or a thread that is in a transaction already, gets a connection of its own, which is closed after use.
+    The invariant: no thread waits longer than :data:`A_TURN` for another one. A lease renewal that meets a long transaction, or a
+    thread that is already in a transaction, gets an extra connection, which is closed after use.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -122,7 +122,7 @@ class OneConnection(QueuePool):
             self._overflow += 1
         try:
             return self._create_connection()
-        except BaseException:  # an interrupt too: the place that was counted is free again
+        except BaseException:  # an interrupt too: give up the counted place
             self._dec_overflow()
             raise
 
@@ -157,7 +157,7 @@ class OneConnection(QueuePool):
         record.close()
 
     def dispose(self) -> None:
-        """Close the connection, and wait for none that is not used any more."""
+        """Close the connection, and cancel the timer that closes it when idle."""
         super().dispose()
         with self._overflow_lock:
             if self._closing is not None:
@@ -165,7 +165,7 @@ class OneConnection(QueuePool):
                 self._closing = None
 
     def _leave_to_parent(self) -> None:
-        # After a fork both processes have the same sockets. They are kept, untouched, so that nothing here ever closes them.
+        # After a fork both processes share the sockets. Keep a reference to them, so that this process never closes them.
         self._inherited.append(self._pool)
         self._pool = self._queue_class(1, use_lifo=True)
         self._overflow_lock = threading.Lock()

@@ -1,13 +1,13 @@
 """How long a process that serves requests waits for the database before it reports an outage.
 
-A worker waits for longer, because its work is worth more than its time. For a request, a store that hangs is a store that is
-down, and it fails within :attr:`Deadlines.answer`, whatever hangs.
+A worker waits longer, because its work is worth more than its time. A request treats a store that hangs as down, and fails within
+:attr:`Deadlines.answer` whatever hangs.
 
     store = open_store(url, deadlines=Deadlines())
     store.read(...)          # StoreUnreachable or StoreTooSlow after four seconds at the latest
 
-A server that is stopped, or a network that swallows packets, answers nothing at all, and no timeout of the server's own ends
-that. So the wait for an answer ends here, and its connection with it.
+A stopped server, or a network that drops packets, does not answer at all, and no timeout of the server ends that wait. The client
+therefore ends it, and closes the connection.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _DEADLINE: ContextVar[float | None] = ContextVar("snowpack_store_deadline", defa
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """The periods of a store that serves requests. All of them together stay below :data:`REQUEST_TIMEOUT`.
+    """The time limits of a store that serves requests. Together they stay below :data:`REQUEST_TIMEOUT`.
 
-    :param answer: one piece of work in all, waits and repeats included.
-    :param repeat: after this long a passing error is not tried again.
-    :param connect: for a new connection; libpq knows whole seconds, and two at the least.
-    :param connection: for a connection to become free, when all of them are in use.
+    :param answer: for one piece of work, waits and retries included.
+    :param repeat: after this time a transient error is not retried.
+    :param connect: for a new connection; libpq takes whole seconds, at least two.
+    :param connection: for a free connection when all are in use.
     :param file: for other writers of an SQLite file.
-    :param pause: after an outage was detected, other callers fail at once for this long.
-    :param connections: how many at once; a server has about forty threads.
+    :param pause: how long other callers fail at once after an outage was detected.
+    :param connections: the maximum number of connections; a server has about forty threads.
     """
 
     answer: timedelta = timedelta(seconds=4)
@@ -50,9 +50,9 @@ class Deadlines:
 
     @classmethod
     def within(cls, request: timedelta) -> Deadlines:
-        """Return the periods for requests that may take this long: each keeps its share of :data:`REQUEST_TIMEOUT`.
+        """Return the limits for requests that may take this long: each keeps its share of :data:`REQUEST_TIMEOUT`.
 
-        :param request: :data:`REQUEST_TIMEOUT` or longer, since libpq waits for a connection for two seconds at least.
+        :param request: at least :data:`REQUEST_TIMEOUT`, because libpq waits at least two seconds for a connection.
         """
         share, whole = request / REQUEST_TIMEOUT, cls()
         return cls(
@@ -65,21 +65,21 @@ class Deadlines:
 
     @property
     def statement(self) -> timedelta:
-        """After this long Postgres itself ends a statement: before it counts as silent, which would be an outage.
+        """The statement timeout of Postgres: shorter than the time after which silence counts as an outage.
 
-        SQLite, which cannot be silent, ends it after :attr:`answer`.
+        SQLite, which cannot be silent, ends a statement after :attr:`answer`.
         """
         return self.answer * 7 / 8
 
     @property
     def idle(self) -> int:
-        """How many connections stay open without use: for transactions, and as many for single statements."""
+        """How many unused connections stay open for transactions, and again for single statements."""
         return max(1, self.connections // 5)
 
 
 @contextmanager
 def answer_by(deadline: float) -> Iterator[None]:
-    """Inside of it, a ``DeadlineConnection`` waits until this moment of the monotonic clock."""
+    """Within the block, a ``DeadlineConnection`` waits until this time of the monotonic clock."""
     before = _DEADLINE.set(deadline)
     try:
         yield
@@ -93,7 +93,6 @@ def deadline() -> float | None:
 
 
 def is_overdue() -> bool:
-    """Return whether the deadline of the current work has passed."""
     end = deadline()
     return end is not None and time.monotonic() >= end
 
@@ -123,12 +122,12 @@ class Outage:
             self._try_at = now + self._deadlines.answer.total_seconds()
 
     def begins(self, where: str, cause: BaseException) -> None:
-        """The database did not answer."""
+        """Record that the database did not answer."""
         with self._guard:
             self._known, self._try_at = (where, cause), time.monotonic() + self._deadlines.pause.total_seconds()
 
     def ends(self) -> None:
-        """The database answered."""
+        """Record that the database answered."""
         if self._known is not None:
             with self._guard:
                 self._known = None

@@ -1,7 +1,9 @@
-"""What both databases understand alike: column types, texts, rows as values, and the SQL that they write differently.
+"""What both databases share: column types, text, and rows as values.
 
-job_from = row_mapper(Job, {"status": JobStatus, "actions": tuple}, table=table_from)
-[job_from(row) for row in store.all(sa.select(jobs))]
+    job_from = row_mapper(Job, {"status": JobStatus, "actions": tuple}, table=table_from)
+    [job_from(row) for row in store.all(sa.select(jobs))]
+
+SQL that each of them writes differently is here too.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ Get = Callable[[Any], Any]
 
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):
-    """An aware moment in UTC: ``timestamptz`` on Postgres, text that sorts in order of time on SQLite.
+    """An aware datetime in UTC: ``timestamptz`` on Postgres, text that sorts by time on SQLite.
 
-    A naive datetime is refused: it would silently mean another moment elsewhere.
+    Naive datetimes are refused, because they would silently mean another time elsewhere.
     """
 
     impl = sa.DateTime(timezone=True)
@@ -49,36 +51,36 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
 
 
 def storable(text: str) -> str:
-    """The text without what a database refuses: an error message must never be what keeps a job from ending.
+    """Return the text without characters that a database refuses, so that an error message never keeps a job from ending.
 
-    Postgres takes no NUL in a text, and neither database takes half of a surrogate pair. What is looked up goes through here as
-    well: nothing that is stored has such a character, so nothing is found.
+    Postgres accepts no NUL in text, and neither database accepts lone surrogates. Search terms are converted too: no stored text
+    has such a character, so nothing is found.
     """
     return text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
 
 
 def storable_error(text: str) -> str:
-    """The text of an error as it is stored: :func:`storable`, and without secrets."""
+    """Return an error's text as it is stored: :func:`storable`, and without secrets."""
     return storable(redacted(text))
 
 
 def insert(table: sa.Table) -> postgresql.Insert:
-    """Return an ``INSERT`` that can have an ``ON CONFLICT`` clause; SQLAlchemy writes Postgres's clause for SQLite too."""
+    """Return an ``INSERT`` that supports ``ON CONFLICT``; SQLAlchemy renders Postgres's clause for SQLite too."""
     return postgresql.insert(table)
 
 
 def upsert(table: sa.Table, changed: Iterable[str], *, where: sa.ColumnElement[bool] | None = None) -> postgresql.Insert:
-    """Return an ``INSERT`` that replaces these columns of a row whose primary key is there already.
+    """Return an ``INSERT`` that updates these columns if the primary key already exists.
 
-    :param where: replace them only if this is true of the row that is there.
+    :param where: update only if this holds for the existing row.
     """
     new = insert(table)
     replaced: dict[str, Any] = {name: new.excluded[name] for name in changed}
     return new.on_conflict_do_update(index_elements=list(table.primary_key), set_=replaced, where=where)
 
 
-class owner_dag(FunctionElement[str]):  # noqa: N801  # named as the SQL function that it is used like
-    """Everything up to the first slash, the slash included; empty when there is none."""
+class owner_dag(FunctionElement[str]):  # noqa: N801  # named like an SQL function
+    """The text up to and including the first slash; empty without a slash."""
 
     type = sa.Text()
     inherit_cache = True
@@ -95,15 +97,15 @@ def _on_postgres(element: owner_dag, compiler: Any, **options: Any) -> str:
 
 
 def _up_to_slash(position: str, element: owner_dag, compiler: Any, options: dict[str, Any]) -> str:
-    # Literals and no parameters: a planner takes the index only for the very same expression.
+    # Literals instead of parameters: the planner uses the index only for the identical expression.
     owner = compiler.process(element.clauses, **options)
     return f"substr({owner}, 1, {position}({owner}, '/'))"
 
 
 def row_mapper(value: type[T], convert: Mapping[str, Get] | None = None, /, **sources: str | Get) -> Callable[[Any], T]:
-    """Return a function that makes a value of a dataclass from a row; by default a field has the value of the column of its name.
+    """Return a function that makes a dataclass value from a row; a field defaults to the column of its name.
 
-    :param convert: by field, what to apply to the column's value, also when that is ``None``.
+    :param convert: by field, a function of the column's value, which may be ``None``.
     :param sources: by field, the name of another column, or a function of the row.
     """
     gets = [_getter(sources.get(field.name, field.name), (convert or {}).get(field.name)) for field in fields(value)]  # type: ignore[arg-type]  # any dataclass
@@ -115,7 +117,7 @@ def _getter(source: str | Get, convert: Get | None) -> Get:
     return get if convert is None else lambda row: convert(get(row))
 
 
-# In the order of the numbers that are locked, not of the keys: two keys may have the same number.
+# Ordered by the locked numbers, not by the keys: two keys may have the same number.
 LOCK_KEYS = sa.text("""
 SELECT count(pg_advisory_xact_lock(hashtext('airflow_snowpack_constraints'), number))
   FROM (SELECT DISTINCT hashtext(key) AS number FROM unnest(:keys) AS key ORDER BY number OFFSET 0) AS numbered
@@ -125,8 +127,8 @@ SELECT count(pg_advisory_xact_lock(hashtext('airflow_snowpack_constraints'), num
 def lock_keys(conn: sa.Connection, keys: Iterable[str]) -> None:
     """Wait for each transaction that has locked one of these keys, and lock them until this one ends.
 
-    So a transaction that counts places and takes one keeps others that count the same waiting. Every transaction locks its keys
-    in the same order, so that no two wait for each other. SQLite has one writer at a time anyway.
+    A transaction that counts places and takes one thus blocks others that count the same places. Every transaction locks its keys
+    in the same order, which avoids deadlocks. SQLite has one writer at a time anyway.
     """
     wanted = sorted(keys)
     if wanted and conn.dialect.name == "postgresql":

@@ -103,7 +103,7 @@ class StoreTooSlow(StoreError, kind=Kind.UNAVAILABLE):
 class SchemaOutOfDate(StoreError, kind=Kind.UNAVAILABLE):
     """The store's schema is out of date.
 
-    :ivar without_address: the same, for those who need not know where the store is.
+    :ivar without_address: the message without the address of the store.
     """
 
     def __init__(self, where: str, found: str | None, needed: str) -> None:

@@ -1,13 +1,12 @@
-"""Keeps a lease alive while the work goes on: a thread that renews it, and notices when it is lost.
+"""Keeps a lease alive while its work runs: a thread renews it and detects its loss.
 
     renew = partial(registry.heartbeat, handle)
     with KeepAlive(renew, every=policy.heartbeat, lost_after=policy.run_lease, what="the run 20260101T000000Z") as lease:
         work()
         if lease.lost is Loss.FENCE_MOVED: ...
 
-The invariant: a store that does not answer is survived for ``lost_after``, and never longer, because from then on
-another process may have the lease. A timer that never touches the store sees to that, also while the store accepts a connection
-and stays silent.
+The invariant: the work survives a store that does not answer for ``lost_after`` and no longer, because then another process may
+have the lease. A timer that never uses the store enforces this, even while the store accepts a connection and stays silent.
 """
 
 from __future__ import annotations
@@ -32,26 +31,26 @@ SHORTEST_WAIT_S = 0.01
 
 
 class Loss(Enum):
-    """How a lease was lost: another attempt has it, or it ran out while the store did not answer."""
+    """How a lease was lost: another attempt has it, or it expired while the store did not answer."""
 
     FENCE_MOVED = auto()
     RAN_OUT = auto()
 
 
 class KeepAlive:
-    """Renews one lease from its own thread, until the block ends.
+    """Renews one lease from its own thread until the block ends.
 
-    :param beat: moves the end of the lease; ``False``: the fence has moved.
-    :param every: the time between two beats; at least three go into ``lost_after``.
+    :param beat: extends the lease; returns ``False`` if the fence has moved.
+    :param every: the time between two beats, at most a third of ``lost_after``.
     :param lost_after: how long after the last beat the lease counts as lost while the store does not answer; ``None`` for never:
-        then only the store's own answer is a loss.
+        then only the store's answer reports a loss.
     :param what: what is leased, for messages: ``job 5f3c, attempt 9a1e``.
     :param on_lost: called once, from a thread, when the lease is lost. It must not wait for the store.
-    :param check: a cheaper look at the fence between two beats, ``check_every``.
-    :param lease_until: the end of the lease by ``clock``; ``None`` for one that starts with the block.
+    :param check: a cheaper check of the fence, run ``check_every`` between two beats.
+    :param lease_until: the end of the lease by ``clock``; ``None`` for a lease that starts with the block.
     :param clock: seconds.
-    :ivar lease_until: the end of the lease by ``clock``; ``None`` when silence never ends it.
-    :ivar lost: how the lease was lost; ``None`` while it is not.
+    :ivar lease_until: the end of the lease by ``clock``; ``None`` if silence never ends it.
+    :ivar lost: how the lease was lost; ``None`` while it is held.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class KeepAlive:
         self._period_s = self._every_s if check_every is None else min(every, check_every).total_seconds()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="snowpack-heartbeat", daemon=True)
-        self._first_to_lose = threading.Lock()  # acquired once, and never released
+        self._first_to_lose = threading.Lock()  # acquired once and never released
 
     @property
     def ran_out(self) -> bool:
@@ -91,13 +90,13 @@ class KeepAlive:
         return self.lease_until is not None and self._clock() >= self.lease_until
 
     def within_lease(self) -> AbstractContextManager[None]:
-        """Inside of it, the store neither waits nor repeats anything beyond the end of the lease."""
+        """Within the block, the store neither waits nor retries beyond the end of the lease."""
         if self.lease_until is None:
             return nullcontext()
         return answer_by(time.monotonic() + max(self.lease_until - self._clock(), 0.0))
 
     def step(self) -> bool:
-        """Beat or, until the next beat is due, check; ``False`` when the lease is lost."""
+        """Beat, or check if the next beat is not due yet; return ``False`` if the lease is lost."""
         if self.lost is not None:
             return False
         began_at, is_beat = self._clock(), self._check is None or time.monotonic() >= self._beat_at
@@ -110,7 +109,7 @@ class KeepAlive:
             return False
         except Exception as error:  # noqa: BLE001 - a heartbeat that ended here would let the work go on without a lease
             self._problem.failed(error, "heartbeat_failed: %s, retried at the next beat", self._what)
-            ran_out = self.ran_out  # read once: a lease that runs out between two reads would be lost without a reason
+            ran_out = self.ran_out  # read once: a lease that expires between two reads would be lost without a reason
             if ran_out:
                 self.lost = self.lost or Loss.RAN_OUT
             return not ran_out
@@ -118,7 +117,7 @@ class KeepAlive:
         if not alive:
             self.lost = self.lost or Loss.FENCE_MOVED
         elif self.lost is not None:
-            return False  # the answer came too late: the work was stopped when the lease ran out
+            return False  # the answer came too late: the work was stopped when the lease expired
         elif is_beat:
             self._renewed(began_at)
         return alive
@@ -134,7 +133,7 @@ class KeepAlive:
                 return
 
     def _end_in_time(self) -> None:
-        """End the lease at its time, whatever hangs: this thread reads the clock and nothing else."""
+        """End the lease on time, whatever hangs: this thread only reads the clock."""
         while not self._stopped.wait(self._left_s()):
             if self.ran_out:
                 self.lost = self.lost or Loss.RAN_OUT

@@ -1,16 +1,15 @@
-"""Lease and fence: one attempt at a time has a piece of work, whatever the table it is a row of.
+"""Lease and fence: one attempt at a time holds a row, in any table.
 
-A row that can be claimed carries :func:`lease_columns`. A claim draws a new ``attempt_id``, the fence, and sets
-``visible_at`` to the end of the lease. Every later write of the holder names that fence in its WHERE clause, so that a
-holder that was replaced, cancelled or swept matches no row. **The fence moves on every claim, take-over and return**;
-no fence is used twice.
+A claimable row has :func:`lease_columns`. A claim draws a new ``attempt_id``, the fence, and sets ``visible_at`` to the end of
+the lease. Every later write of the holder names its fence in the WHERE clause, so a holder that was replaced, cancelled or swept
+matches no row. **The fence moves on every claim, take-over and return**; no fence is used twice.
 
     leases = Leases(job_queue, key=job_queue.c.job_id, order=[job_queue.c.enqueued_at])
     row = conn.execute(leases.claim_next, leases.claim_values("worker-1", new_id(), now, now + lease)).first()
     alive = leases.renew(conn, key, attempt_id, until)
 
-``FOR UPDATE SKIP LOCKED`` keeps claimers on Postgres from waiting for each other, and ``BEGIN IMMEDIATE`` (see ``opening.py``)
-makes them take turns on SQLite.
+``FOR UPDATE SKIP LOCKED`` on Postgres keeps claimers from waiting for each other; ``BEGIN IMMEDIATE`` on SQLite (see
+``opening.py``) makes them take turns.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import sqlalchemy as sa
 from airflow_snowpack.store.dialect import UtcDateTime
 
 EVER = datetime(1970, 1, 1, tzinfo=UTC)
-"""Before every row of a queue."""
+"""Earlier than every row of a queue."""
 
 NOW = sa.bindparam("b_now", type_=UtcDateTime)
 UNTIL = sa.bindparam("b_until", type_=UtcDateTime)
@@ -33,11 +32,10 @@ ATTEMPT_ID = sa.bindparam("b_attempt", type_=sa.Text)
 
 
 def lease_columns() -> tuple[sa.Column[Any], ...]:
-    """The columns that make a row claimable.
+    """Return the columns that make a row claimable.
 
-    ``visible_at``: from when it may be claimed and, once claimed, until when the lease lasts. ``claimed_at`` and
-    ``claimed_by``: since when and by whom; null while it is not claimed. ``attempt_id``: the fence. ``attempt_count``:
-    claims and take-overs so far.
+    ``visible_at``: from when the row may be claimed; once claimed, the end of the lease. ``claimed_at`` and ``claimed_by``: null
+    while the row is not claimed. ``attempt_id``: the fence. ``attempt_count``: claims and take-overs so far.
     """
     return (
         sa.Column("visible_at", UtcDateTime, nullable=False),
@@ -50,7 +48,7 @@ def lease_columns() -> tuple[sa.Column[Any], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """A row whose lease ran out."""
+    """A row whose lease has expired."""
 
     key: str
     attempt_id: str
@@ -59,14 +57,14 @@ class Expired:
 
 
 class Leases:
-    """The statements of lease and fence over one table.
+    """The lease-and-fence statements of one table.
 
-    :param table: a table with :func:`lease_columns`.
-    :param key: its primary key.
-    :param order: claims go by these; a partial index on them where ``claimed_at`` is null keeps them fast.
+    :param table: has :func:`lease_columns`.
+    :param key: the primary key.
+    :param order: the order of claims; needs a partial index on these columns where ``claimed_at`` is null.
     :param group: a claim takes only rows with its value of this column, which then comes first in that index.
-    :param returning: columns that a claim returns as well.
-    :param on_return: what :meth:`give_back` sets as well.
+    :param returning: further columns that a claim returns.
+    :param on_return: further columns that :meth:`give_back` sets.
     """
 
     def __init__(
@@ -105,15 +103,15 @@ class Leases:
         )
 
     def search(self, *where: sa.ColumnElement[bool]) -> sa.ScalarSelect[Any]:
-        """Return the key of the first row, in the order of claims, that can be claimed and meets these conditions."""
+        """Return a query for the key of the first claimable row that meets these conditions, in claim order."""
         due = sa.select(self.key).where(self.claimable, *where).order_by(*self._order)
-        # The limit is part of the text: Postgres plans a statement again at every call when it is bound.
+        # A literal limit: with a bound one, Postgres would plan the statement again at every call.
         return due.limit(sa.literal_column("1")).with_for_update(skip_locked=True).scalar_subquery()
 
     def claim_where(self, *where: sa.ColumnElement[bool]) -> Any:
-        """Return the statement that claims the row which meets these conditions.
+        """Return the statement that claims the row that meets these conditions.
 
-        ``key == search(…)`` and not a join keeps it two index look-ups under a generic plan.
+        ``key == search(…)``, unlike a join, keeps it at two index look-ups under a generic plan.
         """
         row = self.table.c
         return (
@@ -139,28 +137,28 @@ class Leases:
         key: str | None = None,
         group: str | None = None,
     ) -> dict[str, Any]:
-        """The parameters of ``claim_next`` (no ``key``), ``claim_key`` and ``take_over``.
+        """Return the parameters of ``claim_next`` (without ``key``), ``claim_key`` and ``take_over``.
 
         :param until: the end of the lease.
-        :param group: the value of the ``group`` column, where there is one.
+        :param group: the value of the ``group`` column, if any.
         """
         values = {"b_holder": holder, "b_attempt": attempt_id, "b_now": now, "b_until": until}
         values = values if group is None else {**values, "b_group": group}
         return values if key is None else {**values, "b_key": key}
 
     def renew(self, conn: sa.Connection, key: str, attempt_id: str, until: datetime) -> bool:
-        """Move the end of the lease; ``False``: the fence has moved and nothing was written."""
+        """Extend the lease; return ``False`` without a write if the fence has moved."""
         return conn.execute(self._renew, {"b_key": key, "b_attempt": attempt_id, "b_until": until}).rowcount == 1
 
     def holds(self, conn: sa.Connection, key: str, attempt_id: str) -> bool:
-        """Return whether the fence is still the same, without writing."""
+        """Return whether the fence is unchanged, without a write."""
         return conn.execute(self._holds, {"b_key": key, "b_attempt": attempt_id}).first() is not None
 
     def give_back(self, conn: sa.Connection, key: str, attempt_id: str, visible_at: datetime) -> bool:
-        """Return the row to the queue, visible from ``visible_at`` on. The fence moves: the old holder matches nothing."""
+        """Return the row to the queue, visible from ``visible_at`` on. The fence moves, so the old holder matches nothing."""
         return conn.execute(self._return, {"b_key": key, "b_attempt": attempt_id, "b_until": visible_at}).rowcount == 1
 
     def expired(self, conn: sa.Connection, now: datetime, limit: int = 100) -> list[Expired]:
-        """Return rows whose lease has run out, locked for this transaction; rows that another sweep has locked are left to it."""
+        """Return rows whose lease has expired, locked for this transaction; rows locked by another sweep are skipped."""
         rows = conn.execute(self._expired, {"b_now": now, "b_limit": limit})
         return [Expired(row.key, row.attempt_id, row.claimed_by, row.attempt_count) for row in rows]

@@ -1,11 +1,11 @@
-"""Upgrades the tables to the newest revision, and checks that they are there.
+"""Upgrades the schema to the newest revision, and checks it.
 
     upgrade_schema(store)   # `airflow snowpack db upgrade`
     check_schema(store)     # `airflow snowpack db check`
 
-A revision is named ``NNNN_what_it_does``. The first one is the baseline, which creates all tables; a database from before it is
-of a development version, and is refused. A migration only adds, so that the previous version still works on the new schema; a
-database that is *newer* than this package is therefore accepted, and left as it is.
+A revision is named ``NNNN_what_it_does``. The first one is the baseline, which creates all tables; older databases come from a
+development version and are refused. Migrations only add, so that the previous version still works on the new schema; a database
+*newer* than this package is therefore accepted, and left as it is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SCRIPTS = Path(__file__).parent / "migrations"
 
 
 def current_revision(store: Store) -> str | None:
-    """Return the revision of the database; ``None`` for no Snowpack tables."""
+    """Return the revision of the database; ``None`` without Snowpack tables."""
 
     def read(conn: sa.Connection) -> str | None:
         try:
@@ -42,10 +42,10 @@ def current_revision(store: Store) -> str | None:
 
 
 def check_schema(store: Store) -> None:
-    """Check that the tables are there and not older than this package.
+    """Check that the schema exists and is not older than this package.
 
-    :raises SchemaOutOfDate: they are missing or older.
-    :raises UnknownRevision: they are from a development version.
+    :raises SchemaOutOfDate: the tables are missing or older.
+    :raises UnknownRevision: the tables are from a development version.
     """
     found = current_revision(store)
     if found is not None and found < BASELINE:
@@ -55,9 +55,9 @@ def check_schema(store: Store) -> None:
 
 
 def upgrade_schema(store: Store) -> None:
-    """Run the migrations that the database lacks, in one transaction. A second process waits, and finds nothing to do.
+    """Run the missing migrations in one transaction. A second process waits, and then finds nothing to do.
 
-    :raises UnknownRevision: the database is at a revision that this package does not have. Nothing is changed.
+    :raises UnknownRevision: this package does not have the database's revision. Nothing is changed.
     """
     from alembic import command
     from alembic.config import Config
@@ -83,7 +83,7 @@ def upgrade_schema(store: Store) -> None:
 
 @contextmanager
 def _quiet_alembic() -> Iterator[None]:
-    """Log none of Alembic's steps: they would be in the output of whichever command opens a new store."""
+    """Silence Alembic's steps, which would appear in the output of any command that opens a new store."""
     logger = logging.getLogger("alembic")
     level = logger.level
     logger.setLevel(logging.WARNING)

@@ -1,9 +1,8 @@
-"""Opens the database: an embedded SQLite file or Postgres, both with the transaction rules that the store relies on.
+"""Opens the database, an embedded SQLite file or Postgres, with the transaction rules that the store relies on.
 
-SQLite: write-ahead log, every commit synced to disk, and every transaction ``BEGIN IMMEDIATE``, so that writers wait in
-line at the start instead of failing in the middle. Postgres: psycopg 3. On both the driver itself commits statement by
-statement, and a transaction begins with our own ``BEGIN``: so a single statement pays for no mode switch and no empty
-rollback.
+SQLite: write-ahead log, every commit synced to disk, and every transaction ``BEGIN IMMEDIATE``, so that writers queue at the
+start instead of failing in the middle. Postgres: psycopg 3. Both drivers are in autocommit and transactions begin with our
+``BEGIN``, so a single statement needs neither a mode switch nor an empty rollback.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from airflow_snowpack.store.store import Store
 SQLITE_BUSY_TIMEOUT_MS = 10_000
 POSTGRES_CONNECT_TIMEOUT_S = 10
 SQLITE_STEPS_BETWEEN_LOOKS = 20_000
-"""After so many steps of its virtual machine, about a millisecond, SQLite looks whether the statement's time is over."""
+"""How many steps of SQLite's virtual machine (about a millisecond) run between two checks of the statement's time limit."""
 
 
 def open_engine(url: str | sa.URL, deadlines: Deadlines | None = None, *, of_a_task: bool = False) -> sa.Engine:
-    """An engine for the store.
+    """Return an engine for the store.
 
-    :param url: ``sqlite:////absolute/path`` or ``postgresql://…`` (whatever its driver, psycopg 3 is used).
-    :param deadlines: the limits of a process that answers people; ``None`` for a worker, which waits.
-    :param of_a_task: one connection to Postgres for all threads of the process, held only while it is used.
+    :param url: ``sqlite:////absolute/path`` or ``postgresql://…`` (psycopg 3 replaces any other driver).
+    :param deadlines: the limits of a process that serves requests; ``None`` for a worker, which waits.
+    :param of_a_task: share one connection to Postgres between all threads, and hold it only while it is used.
     :raises UnsupportedStore: another database.
     :raises StoreFolderMissing: the folder of the SQLite file does not exist.
     """
@@ -71,9 +70,9 @@ def _open_sqlite(url: sa.URL, deadlines: Deadlines | None) -> sa.Engine:
 
 
 def check_folder(url: sa.URL) -> None:
-    """Check that an SQLite file can be where the URL names it. A mistyped path would be a second store, with locks of its own.
+    """Check the folder of an SQLite file: a mistyped path would open a second store, with different locks.
 
-    :raises StoreFolderMissing: its folder does not exist.
+    :raises StoreFolderMissing: the folder does not exist.
     """
     if url.get_backend_name() == "sqlite" and url.database and not url.database.startswith("file:"):
         path = Path(url.database)
@@ -82,7 +81,7 @@ def check_folder(url: sa.URL) -> None:
 
 
 def _configure_sqlite(connection: DBAPIConnection, _record: Any) -> None:
-    # The driver must not begin transactions on its own: it would begin them deferred, and late.
+    # Otherwise the driver would begin transactions itself: deferred, and too late.
     connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
@@ -91,33 +90,35 @@ def _configure_sqlite(connection: DBAPIConnection, _record: Any) -> None:
 
 
 def _limit_sqlite(connection: DBAPIConnection, _record: Any) -> None:
-    # SQLite has no timeout for statements: this ends one with SQLITE_INTERRUPT once the time of the present work is over.
+    # SQLite has no statement timeout: this interrupts a statement (SQLITE_INTERRUPT) when the deadline of the current work has
+    # passed.
     connection.set_progress_handler(is_overdue, SQLITE_STEPS_BETWEEN_LOOKS)
 
 
 def _open_postgres(url: sa.URL, deadlines: Deadlines | None, pool: Mapping[str, Any]) -> sa.Engine:
-    # Imported here: psycopg is not needed for a store in a file.
+    # Imported here because a store in a file does not need psycopg.
     from airflow_snowpack.store.pg_connection import begin_behind_pooler, configure, connect, session_settings
 
     engine = sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
         connect_args={
             "autocommit": True,
-            # psycopg forgets what is prepared at every rollback; ``pg_prepared.py`` prepares the statements that are worth it.
+            # psycopg deallocates prepared statements at every rollback; ``pg_prepared.py`` prepares the statements that are worth
+            # it.
             "prepare_threshold": None,
             "connect_timeout": POSTGRES_CONNECT_TIMEOUT_S if deadlines is None else int(deadlines.connect.total_seconds()),
             "client_encoding": "utf8",
-            # A connection that a firewall dropped is found dead in half a minute: a heartbeat must not wait on it for longer.
+            # Detects a connection that a firewall dropped within half a minute: a heartbeat must not wait longer.
             "keepalives_idle": 15,
             "keepalives_interval": 5,
             "keepalives_count": 3,
             "tcp_user_timeout": 30_000,
         },
-        # The store has none, and SQLAlchemy would query it in a transaction of its own on each new connection.
+        # The store has no hstore columns, and SQLAlchemy would query for the type in an extra transaction on each new connection.
         use_native_hstore=False,
-        # The connection used last comes first: the hot statements are prepared on it, and its memory is warm.
+        # Prefer the connection used last: the hot statements are prepared on it, and its memory is warm.
         pool_use_lifo=True,
-        # Every transaction ends with its block (SQLAlchemy rolls back what was not committed), so nothing is left to reset.
+        # Every transaction ends with its block (SQLAlchemy rolls back what was not committed), so there is nothing to reset.
         pool_reset_on_return=None,
         **pool,
     )
@@ -141,18 +142,18 @@ def _begin_with(engine: sa.Engine, command: str, pooled: str | None = None) -> N
 def open_store(
     url: str | sa.URL, *, clock: Clock = utc_now, deadlines: Deadlines | None = None, of_a_task: bool = False
 ) -> Store:
-    """Open the store and make sure that its tables are there.
+    """Open the store and ensure that its schema is up to date.
 
-    The embedded SQLite file creates and upgrades itself. Postgres is checked only: many processes share it, and when it
-    changes is the operator's decision.
+    The embedded SQLite file is created and upgraded automatically. Postgres is only checked: many processes share it, and the
+    operator decides when to upgrade it.
 
-    :param deadlines: the limits of a process that answers people; ``None`` for a worker, which waits.
-    :param of_a_task: one connection to Postgres for all threads of the process, held only while it is used.
+    :param deadlines: the limits of a process that serves requests; ``None`` for a worker, which waits.
+    :param of_a_task: share one connection to Postgres between all threads, and hold it only while it is used.
     :raises UnsupportedStore: neither SQLite nor Postgres.
     :raises StoreFolderMissing: the folder of the SQLite file does not exist.
-    :raises SchemaOutOfDate: Postgres without the tables that this version needs.
-    :raises UnknownRevision: tables of a development version.
-    :raises StoreUnreachable: no answer.
+    :raises SchemaOutOfDate: Postgres lacks tables that this version needs.
+    :raises UnknownRevision: the tables are from a development version.
+    :raises StoreUnreachable: the database does not answer.
     """
     store = Store(open_engine(url, deadlines, of_a_task=of_a_task), clock, deadlines=deadlines)
     try:

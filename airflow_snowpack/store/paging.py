@@ -1,12 +1,12 @@
-"""Pages of a list, and the cursors that continue it.
+"""Pages of a list, and the cursors between them.
 
     NEWEST_FIRST = Keyset(jobs.c.submitted_at, jobs.c.job_id, descending=True)
     query = sa.select(jobs).where(*NEWEST_FIRST.beyond(cursor)).order_by(*NEWEST_FIRST.order()).limit(limit + 1)
     page = NEWEST_FIRST.page(store.all(query), limit, job_from)
-    page.items, page.next               # the cursor of the page after this one
+    page.items, page.next               # the cursor of the next page
 
-The invariant: a page begins right after the last row of the page before, by values that never change. So rows that come or go
-meanwhile make no other row appear twice, and none be missed; and each page costs the same, however many there are before it.
+The invariant: a page begins right after the last row of the previous page, by values that never change. Rows that are added or
+deleted meanwhile cause no duplicates and no gaps, and the cost of a page does not grow with its number.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from airflow_snowpack.store.errors import InvalidCursor
 T = TypeVar("T")
 At = TypeVar("At")
 Place = tuple[Any, ...]
-"""The values of a row by which a list is ordered."""
+"""The values by which a list orders its rows."""
 
 MAX_CURSOR_LENGTH = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """A part of a list.
+    """One page of a list.
 
-    :param next: the cursor of the page after this one; ``None`` for the last page.
+    :param next: the cursor of the next page; ``None`` for the last page.
     """
 
     items: tuple[T, ...]
@@ -62,7 +62,7 @@ class Keyset:
         return [column.desc() if self._descending else column.asc() for column in columns]
 
     def beyond(self, cursor: str | None) -> list[sa.ColumnElement[bool]]:
-        """Return the condition for the rows after the cursor; none without one.
+        """Return the condition for the rows after the cursor; empty without a cursor.
 
         :raises InvalidCursor: no page returned it.
         """
@@ -74,34 +74,34 @@ class Keyset:
         return here < there if self._descending else here > there
 
     def up_to(self, place: Place) -> sa.ColumnElement[bool]:
-        """Return the condition for the rows before and at this place."""
+        """Return the condition for the rows up to and including this place."""
         here, there = sa.tuple_(*self.columns), self._literal(place)
         return here >= there if self._descending else here <= there
 
     def page(self, rows: Sequence[Any], limit: int, value_of: Callable[[Any], T]) -> Page[T]:
         """Return the first ``limit`` of these rows as a page.
 
-        :param rows: in order; one more than ``limit`` when there is a page after this one.
+        :param rows: in order; more than ``limit`` if there is a next page.
         """
         shown = rows[:limit]
         more = len(rows) > limit > 0
         return Page(tuple(value_of(row) for row in shown), self.cursor_of(shown[-1]) if more else None)
 
     def cursor_of(self, row: Any) -> str:
-        """Return the cursor of the rows after this one.
+        """Return the cursor for the rows after this one.
 
-        :param row: a row, or anything else that has the values of the columns as attributes of their names.
+        :param row: a row, or any object with the columns as attributes.
         """
         return self.cursor(*(getattr(row, column.name) for column in self.columns))
 
     @staticmethod
     def cursor(*place: Any) -> str:
-        """Return the cursor of the rows after this place."""
+        """Return the cursor for the rows after this place."""
         values = [value.isoformat() if isinstance(value, datetime) else value for value in place]
         return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
 
     def place_of(self, cursor: str) -> Place:
-        """Return the values that a cursor holds.
+        """Return the values of a cursor.
 
         :raises InvalidCursor: no page returned it.
         """
@@ -123,10 +123,10 @@ class Keyset:
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[T, At]):
-    """A page of a list that was searched.
+    """One page of a search.
 
-    :param next: the place after which the next page begins; ``None`` when there is none.
-    :param searched: how many entries were searched.
+    :param next: the place after which the next page begins; ``None`` for the last page.
+    :param searched: the number of entries searched.
     """
 
     items: tuple[T, ...]
@@ -144,11 +144,10 @@ def search_pages(
     batch: int,
     at_most: int,
 ) -> Found[T, At]:
-    """Search a list by what a statement cannot select, until a page is full, but not for ever.
+    """Filter a list by what a statement cannot select, until a page is full or ``at_most`` entries were searched.
 
-    :param read: returns so many entries after a place.
-    :param batch: how many entries are read at a time.
-    :param at_most: how many entries are searched.
+    :param read: returns up to so many entries after a place.
+    :param batch: how many entries to read at a time.
     """
     chosen: list[T] = []
     searched, more = 0, True

@@ -1,9 +1,9 @@
-"""Connections to Postgres: they do not wait beyond a deadline, and need no session that lasts, such as behind PgBouncer.
+"""Connections to Postgres that do not wait beyond a deadline, and that work behind PgBouncer.
 
-A pooler may give each transaction another session (``pool_mode = transaction``). Settings would then be lost, or apply to the
-transactions of other clients, and a prepared statement would not be there. So behind a pooler, whatever its mode, the invariant
-is: **nothing outlives a transaction.** Each statement is part of one, which begins with the settings (``SET LOCAL``, in the round
-trip of its ``BEGIN``), and nothing is prepared. Locks end with their transaction in any case.
+A pooler may run each transaction in another session (``pool_mode = transaction``). Settings would then be lost, or apply to other
+clients' transactions, and prepared statements would be missing. Behind a pooler of any mode, the invariant therefore is:
+**nothing outlives a transaction.** Each statement is part of a transaction, which begins with the settings (``SET LOCAL``, in the
+round trip of its ``BEGIN``), and nothing is prepared. Locks end with their transaction in any case.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from airflow_snowpack.store.errors import PoolerRefusesTransactions
 
 
 class DeadlineConnection(psycopg.Connection[Any]):
-    """A connection that closes itself when an answer does not come by the deadline of the current work.
+    """A connection that closes itself if the server does not answer by the deadline of the current work.
 
-    :ivar behind_pooler: whether it ends at a pooler and not at Postgres, so that nothing may outlive a transaction.
+    :ivar behind_pooler: whether it ends at a pooler instead of Postgres, so that nothing may outlive a transaction.
     """
 
     behind_pooler = False
@@ -32,7 +32,7 @@ class DeadlineConnection(psycopg.Connection[Any]):
         return super().wait(gen if end is None else self._until(end, gen), *arguments, **options)
 
     def _until(self, end: float, gen: Any) -> Generator[Any, Any, Any]:
-        # psycopg wakes its generators ten times a second, also when nothing has come.
+        # psycopg wakes its generators ten times a second, even without data.
         try:
             wanted = next(gen)
             while True:
@@ -50,19 +50,19 @@ if TYPE_CHECKING:
 
 
 def connect(_dialect: Any, _record: Any, arguments: Any, parameters: Any) -> Any:
-    """Open a connection that does not wait beyond the deadline of the work, such as the end of a lease."""
+    """Open a connection without waiting beyond the current deadline, such as the end of a lease."""
     end = deadline()
     if end is not None:
         left_s = end - time.monotonic()
         if left_s <= 0:
             raise psycopg.OperationalError("the server did not answer in time")
-        # A copy: SQLAlchemy passes the same dictionary for each connection.
+        # A copy, because SQLAlchemy passes the same dictionary for each connection.
         parameters = {**parameters, "connect_timeout": min(parameters["connect_timeout"], math.ceil(left_s))}
     return DeadlineConnection.connect(*arguments, **parameters)
 
 
 def configure(settings: Mapping[str, str], connection: Any, _record: Any) -> None:
-    """Prepare a new connection: with its settings or, behind a pooler, after a check of the pooler's mode."""
+    """Apply the settings to a new connection or, behind a pooler, check the pooler's mode."""
     connection.behind_pooler = is_behind_pooler(connection)
     if connection.behind_pooler:
         check_transactions(connection)
@@ -73,15 +73,15 @@ def configure(settings: Mapping[str, str], connection: Any, _record: Any) -> Non
 def session_settings(deadlines: Deadlines | None) -> dict[str, str]:
     """Return the settings of a session or, behind a pooler, of each transaction."""
     settings = {
-        # Every statement of the store looks rows up by an index. Without statistics, as for a queue filled a moment ago, Postgres
-        # would rather sort all waiting rows at each claim; and a plan made on an empty table lives on when it is not empty.
+        # Every statement of the store uses an index. Without statistics, as for a queue that was just filled, Postgres would sort
+        # all waiting rows at each claim, and a plan made for an empty table stays in use when it is no longer empty.
         "enable_seqscan": "off",
         "enable_bitmapscan": "off",
         "plan_cache_mode": "force_generic_plan",
-        # Nor is one compiled: what it costs is overestimated, and compiling takes longer than any of them runs.
+        # No JIT: Postgres overestimates the costs, and compiling takes longer than any statement runs.
         "jit": "off",
-        "datestyle": "iso",  # the hot statements read moments as ISO 8601
-        # A statement after a lock must see what was committed before the lock was had, whatever the database's default is.
+        "datestyle": "iso",  # the hot statements parse timestamps as ISO 8601
+        # After waiting for a lock, a statement must see what was committed before, whatever the database's default.
         "default_transaction_isolation": "'read committed'",
     }
     if deadlines is not None:
@@ -96,13 +96,13 @@ def begin_behind_pooler(settings: Mapping[str, str]) -> str:
 
 
 def is_behind_pooler(connection: Any) -> bool:
-    """Whether a connection of psycopg's ends at a pooler: its number of the session is not the one that Postgres has."""
+    """Return whether a psycopg connection ends at a pooler: then its process id differs from the one in Postgres."""
     (pid,) = connection.execute("SELECT pg_backend_pid()").fetchone()
     return bool(pid != connection.info.backend_pid)
 
 
 def check_transactions(connection: Any) -> None:
-    """Check that the pooler lets a transaction have more than one statement.
+    """Check that the pooler allows transactions of more than one statement.
 
     :raises PoolerRefusesTransactions: it does not (``pool_mode = statement``).
     """

@@ -1,9 +1,8 @@
-"""Runs a statement on Postgres below the driver's cursor, for the few whose speed limits the whole.
+"""Runs a statement on Postgres below the driver's cursor, for the few whose speed limits throughput.
 
-What SQLAlchemy and psycopg do per execution costs more than Postgres needs for a claim. A :class:`PgPrepared` is compiled once,
-is prepared once on each connection, and sends and reads values as text by the column types that it was written with. It
-means the same as ``conn.execute(statement, values).first()``: same transaction, same errors, so that what is retried stays
-the same.
+SQLAlchemy and psycopg cost more per execution than Postgres needs for a claim. A :class:`PgPrepared` is compiled once, prepared
+once per connection, and sends and reads values as text by its column types. It is equivalent to ``conn.execute(statement,
+values).first()``: same transaction, same errors, same retries.
 
     CLAIM = PgPrepared(sa.update(job_queue)….returning(…))
     row = CLAIM.first(conn, {"b_now": now})
@@ -29,10 +28,10 @@ from sqlalchemy.exc import DBAPIError
 
 from airflow_snowpack.store.dialect import UtcDateTime
 
-# Numbered parameters go to the server as they are; psycopg rewrites named ones at each call.
+# The server takes numbered parameters as they are; psycopg rewrites named ones at each call.
 _DIALECT: sa.Dialect = PGDialect_psycopg(paramstyle="numeric_dollar")  # type: ignore[no-untyped-call]  # SQLAlchemy has no types here
 
-# The connections on which each name is prepared.
+# By statement name, the connections on which it is prepared.
 _PREPARED: defaultdict[bytes, WeakSet[Any]] = defaultdict(WeakSet)
 
 UNKNOWN_OID, BOOLEAN_OID = 0, 16
@@ -42,7 +41,7 @@ Read = Callable[[bytes], Any]
 
 
 class PgPrepared:
-    """A statement for Postgres that gives at most one row.
+    """A statement for Postgres that returns at most one row.
 
     :param statement: with a bind parameter for each value, and named columns or ``RETURNING``.
     """
@@ -53,21 +52,21 @@ class PgPrepared:
         kinds = [compiled.binds[name].type for name in compiled.positiontup]
         self._binds = [(name, _writer(kind)) for name, kind in zip(compiled.positiontup, kinds, strict=True)]
         self._constants = {name: bind.value for name, bind in compiled.binds.items() if not bind.required}
-        # What has no cast in the text would be taken for text; that is booleans alone.
+        # Without a cast in the text, a parameter is taken for text; only booleans have none.
         self._oids = [BOOLEAN_OID if isinstance(kind, sa.Boolean) else UNKNOWN_OID for kind in kinds]
         columns = list(statement.exported_columns)
         self._row: Any = namedtuple("Row", [column.name for column in columns])  # type: ignore[misc]  # the names are data
         self._reads = [(place, _reader(column.type)) for place, column in enumerate(columns)]
-        # Another statement, in this process or behind a pooler in another one, must have another name.
+        # The name is a digest, so that different statements never share a name, even between processes behind a pooler.
         meaning = f"{self.text} {self._oids}".encode()
         self._name = b"snowpack_" + blake2b(meaning, digest_size=16).hexdigest().encode()
         self._prepared = _PREPARED[self._name]
 
     def first(self, conn: sa.Connection, values: Mapping[str, Any]) -> Any | None:
-        """The row as a named tuple, or ``None``.
+        """Return the row as a named tuple, or ``None``.
 
-        :param values: by name of the bind parameter, or of the column in an INSERT that names no values of its own; others than
-            the statement has are left alone.
+        :param values: by name of the bind parameter, or of the column in an INSERT without explicit values; other names are
+            ignored.
         :raises DBAPIError: as SQLAlchemy raises it.
         """
         found = self._run(conn, values)
@@ -77,7 +76,7 @@ class PgPrepared:
         return self._row._make([None if (raw := value(0, place)) is None else read(raw) for place, read in self._reads])
 
     def count(self, conn: sa.Connection, values: Mapping[str, Any]) -> int:
-        """How many rows it wrote or found; otherwise as :meth:`first`."""
+        """Return the number of rows written or found; otherwise as :meth:`first`."""
         return self._run(conn, values).command_tuples or 0
 
     def _run(self, conn: sa.Connection, values: Mapping[str, Any]) -> Any:
@@ -96,22 +95,22 @@ class PgPrepared:
         except psycopg.Error as error:
             raise self._as_dbapi_error(conn, driver, error) from error
         except BaseException as error:
-            # A signal's exception, such as a task's time-out, while the server was busy: the connection is unusable until it has
-            # answered, even for a rollback. When it is closed, the server rolls back by itself.
+            # A signal's exception, such as a task timeout, while the server was busy: until it answers, not even a rollback is
+            # possible. The server rolls back by itself when the connection is closed.
             if _is_busy(driver):
                 conn.invalidate(error)
             raise
 
     def _unprepared(self, conn: sa.Connection, driver: Any, bound: list[bytes | None]) -> Any:
-        """Run it within a transaction, which has the settings that a session behind a pooler does not keep."""
+        """Run the statement in a transaction, which has the settings that a session behind a pooler does not keep."""
         if not conn.in_transaction():
             conn.begin()
         driver.pgconn.send_query_params(self.text.encode(), bound, param_types=self._oids)
         return _answer(driver)
 
     def _as_dbapi_error(self, conn: sa.Connection, driver: Any, error: Any) -> BaseException:
-        # A pooler or a DISCARD ALL may have taken the prepared statement away; a fresh connection prepares it again. And when the
-        # server closes the connection in the middle of an answer, libpq can keep reporting a command in progress.
+        # A pooler or a DISCARD ALL may have deallocated the prepared statement; a new connection prepares it again. If the server
+        # closes the connection in the middle of an answer, libpq can keep reporting a command in progress.
         lost = (
             conn.dialect.is_disconnect(error, driver, None)
             or isinstance(error, psycopg.errors.InvalidSqlStatementName)
@@ -119,8 +118,8 @@ class PgPrepared:
         )
         if lost:
             conn.invalidate(error)
-            conn.engine.dispose()  # the others in the pool are most likely lost with it
-        # Without the values: they may be long, and a job's options do not belong into a log.
+            conn.engine.dispose()  # the others in the pool are most likely lost too
+        # Without the values: they may be long, and a job's options do not belong in a log.
         failure: BaseException = DBAPIError.instance(
             self.text, None, error, psycopg.Error, connection_invalidated=lost, dialect=conn.dialect
         )
@@ -132,7 +131,7 @@ def _is_busy(driver: Any) -> bool:
 
 
 def _answer(driver: Any) -> Any:
-    """Wait for the server, as psycopg's cursors do: signals are handled meanwhile."""
+    """Wait for the server as psycopg's cursors do, handling signals meanwhile."""
     (result,) = driver.wait(generators.execute(driver.pgconn))
     if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
         raise error_from_result(result)
@@ -140,7 +139,7 @@ def _answer(driver: Any) -> Any:
 
 
 def _writer(kind: sa.types.TypeEngine[Any]) -> Write:
-    """How a value is written as text."""
+    """Return the function that writes a value as text."""
     if isinstance(kind, UtcDateTime):
         return _write_moment
     if isinstance(kind, sa.JSON):
@@ -159,7 +158,7 @@ def _write_text(value: Any) -> bytes | None:
         return None
     text = str(value).encode()
     if b"\0" in text:
-        raise psycopg.DataError("PostgreSQL text cannot hold a NUL character.")  # libpq would cut the text off there
+        raise psycopg.DataError("PostgreSQL text cannot hold a NUL character.")  # libpq would truncate the text there
     return text
 
 
@@ -172,7 +171,7 @@ def _write_moment(value: datetime | None) -> bytes | None:
 
 
 def _reader(kind: sa.types.TypeEngine[Any]) -> Read:
-    """How a value is read from Postgres's text."""
+    """Return the function that reads a value from Postgres's text."""
     if isinstance(kind, UtcDateTime):
         return lambda raw: datetime.fromisoformat(raw.decode()).astimezone(UTC)
     if isinstance(kind, sa.JSON):

@@ -1,14 +1,13 @@
-"""Deletes rows that are older than their period, oldest first, a small batch at a time.
+"""Deletes rows that are older than their retention period, oldest first, in small batches.
 
     pruner = Pruner(store, kinds, older_than=timedelta(days=180))
     while pruner.step():      # one batch
         ...
     pruner.rows               # {"jobs": 1000, "job_history": 5210}
 
-Each room declares its kinds of rows as :class:`RetainedRows`: the time from which their age counts, the index by which they are
-scanned, and which of them are still needed. The invariant: a batch is one transaction, and deletes a row together with the rows
-that belong to it, and only if the row is old and unneeded at that moment. A process that is killed leaves nothing half deleted,
-and the next one continues with the rows that are the oldest now.
+Each room declares its rows as :class:`RetainedRows`: the time from which their age counts, the index that finds them, and which
+are still needed. The invariant: a batch is one transaction, and deletes a row together with the rows that belong to it, and only
+if the row is old and unneeded at that moment. A killed process leaves nothing half deleted, and the next one continues.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.store import Store
 
 BATCH_SIZE = 500
-"""How many rows of a kind one transaction deletes at most: about 0.1 s, for which other writers of an SQLite file wait."""
+"""The most rows of a kind that one transaction deletes: about 0.1 s, for which other writers of an SQLite file wait."""
 PAUSE = timedelta(milliseconds=50)
-"""Between two batches that deleted something: other writers of an SQLite file come in between."""
+"""The pause between two batches that deleted rows, for other writers of an SQLite file."""
 BEFORE: sa.BindParameter[datetime] = sa.bindparam("b_before", type_=UtcDateTime)
-"""In the conditions of a kind: rows older than this are deleted."""
+"""For the conditions of a kind: older rows are deleted."""
 
 Key = tuple[Any, ...]
 
@@ -39,13 +38,13 @@ Key = tuple[Any, ...]
 class RetainedRows:
     """Rows of one table that are deleted when they are old.
 
-    :param age: the moment from which a row's age counts.
-    :param order: the columns by which rows are walked, oldest first; an index begins with them. The last ones make it unique.
+    :param age: the time from which a row's age counts.
+    :param order: the columns of the scan, oldest first; an index begins with them, and the last ones make it unique.
     :param which: the part of the table that is scanned, with the same condition as the index.
     :param unneeded: whether a row may be deleted; it may use :data:`BEFORE`.
-    :param held: returns those of these keys (of one column) that must stay, for what no condition on a single row can express.
-    :param belongings: columns of other tables that hold the key (of one column) of the row to which their own row belongs.
-    :param at_least: no row that is younger is deleted, whatever period is requested.
+    :param held: returns those of these keys (of one column) that must stay, for conditions that involve other rows.
+    :param belongings: columns of other tables that refer to the key (of one column); their rows are deleted with it.
+    :param at_least: the minimum age, whatever period is requested.
     """
 
     table: sa.Table
@@ -63,16 +62,16 @@ class RetainedRows:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of the tables that lose rows."""
+        """The names of the tables from which rows are deleted."""
         return (self.table.name, *(column.table.name for column in self.belongings))
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one batch did.
+    """The result of one batch.
 
-    :param rows: how many rows were deleted, by table; in a dry run, how many would be.
-    :param after: where the next batch continues; ``None`` when no older row is left.
+    :param rows: the number of rows deleted by table; in a dry run, the number that would be.
+    :param after: where the next batch continues; ``None`` if no older row is left.
     """
 
     rows: Counter[str]
@@ -80,11 +79,11 @@ class Batch:
 
 
 class Pruner:
-    """Goes through kinds of rows, one batch with each step.
+    """Deletes old rows of several kinds, one batch per step.
 
-    :param older_than: what is older is deleted; a kind may keep its rows longer.
-    :param dry_run: count what would be deleted, and delete nothing.
-    :ivar rows: how many rows were deleted so far, by table.
+    :param older_than: the retention period; a kind may keep its rows longer.
+    :param dry_run: count rows instead of deleting them.
+    :ivar rows: the number of rows deleted so far, by table.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class Pruner:
         self.rows: Counter[str] = Counter({name: 0 for kind, _ in self._left for name in kind.tables})
 
     def step(self) -> bool:
-        """Delete one batch; ``False`` when nothing is left to delete.
+        """Delete one batch; return ``False`` when nothing is left to delete.
 
         :raises StoreUnreachable, StoreTooSlow: the store does not answer; a later step repeats the batch.
         """
@@ -119,7 +118,7 @@ class Pruner:
         return bool(self._left)
 
     def run(self, sleep: Callable[[float], None] = time.sleep) -> Counter[str]:
-        """Delete everything that is old; returns how many rows, by table."""
+        """Delete all old rows; return their number by table."""
         before = -1
         while self.step():
             if not self._dry_run and self.rows.total() > before >= 0:
@@ -129,7 +128,7 @@ class Pruner:
 
 
 def age_limit(now: datetime, period: timedelta) -> datetime:
-    """Return the moment before which a row is older than the period."""
+    """Return the time before which a row is older than the period."""
     return now - min(period, now - datetime.min.replace(tzinfo=now.tzinfo))
 
 
@@ -142,9 +141,9 @@ def prune_batch(
     dry_run: bool = False,
     limit: int = BATCH_SIZE,
 ) -> Batch:
-    """Delete the rows of this kind that are older and not needed, among the ``limit`` oldest after a place.
+    """Delete the old, unneeded rows among the ``limit`` oldest of a kind after a place.
 
-    :param after: where the batch before ended.
+    :param after: where the previous batch ended.
     """
     rows = store.all(_oldest(kind, after, limit), {BEFORE.key: before})
     old = [row for row in rows if row.age < before]
@@ -158,7 +157,6 @@ def prune_batch(
 
 
 def _oldest(kind: RetainedRows, after: Key | None, limit: int) -> sa.Select[Any]:
-    """Scan the index, oldest first."""
     columns = [column.label(f"order_{place}") for place, column in enumerate(kind.order)]
     columns += [column.label(f"key_{place}") for place, column in enumerate(kind.key)]
     unneeded = sa.true() if kind.unneeded is None else kind.unneeded
@@ -169,7 +167,7 @@ def _oldest(kind: RetainedRows, after: Key | None, limit: int) -> sa.Select[Any]
         query = query.where(kind.age < BEFORE)
     if after is not None:
         values = [sa.literal(value, column.type) for value, column in zip(after, kind.order, strict=True)]
-        # The first condition is for the index, which may have the first column only.
+        # The first condition is for an index that has the first column only.
         query = query.where(kind.order[0] >= values[0], sa.tuple_(*kind.order) > sa.tuple_(*values))
     return query
 
@@ -188,12 +186,12 @@ def _count(conn: sa.Connection, kind: RetainedRows, keys: list[Key]) -> Counter[
 
 
 def _delete(conn: sa.Connection, kind: RetainedRows, before: datetime, keys: list[Key]) -> Counter[str]:
-    """Delete the rows that are still old and unneeded, with what belongs to them."""
+    """Delete the rows that are still old and unneeded, with the rows that belong to them."""
     if not keys:
         return Counter()
     still = [kind.age < BEFORE, *([] if kind.unneeded is None else [kind.unneeded])]
     if len(kind.key) > 1:
-        # Key by key: Postgres looks a list of pairs up by a bitmap, which the store's connections avoid.
+        # Key by key: Postgres looks up a list of pairs by a bitmap scan, which the store disables.
         same = [column == sa.bindparam(f"b_key_{place}", type_=column.type) for place, column in enumerate(kind.key)]
         values = [{BEFORE.key: before, **{f"b_key_{place}": value for place, value in enumerate(key)}} for key in keys]
         return Counter({kind.table.name: conn.execute(sa.delete(kind.table).where(*same, *still), values).rowcount})

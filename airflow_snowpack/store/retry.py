@@ -1,7 +1,7 @@
 """Which database errors are retried, and for how long.
 
-Only whole transactions are repeated. A commit whose answer was lost may have happened, so everything that the store repeats is
-written to recognise its own earlier effect (by job id or attempt id).
+Only whole transactions are repeated. A commit whose answer was lost may have succeeded, so everything that the store repeats
+recognises its earlier effect (by job id or attempt id).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 T = TypeVar("T")
 
-# Serialisation failure, deadlock, lock not available, too many connections, and the server going down or coming up.
+# Serialization failure, deadlock, lock not available, too many connections, and server shutdown or start-up.
 CONTENTION = frozenset({"40001", "40P01", "55P03"})
 TRANSIENT_SQLSTATES = CONTENTION | {"53300", "57P01", "57P02", "57P03"}
 CONNECTION_CLASS = "08"
 STATEMENT_CANCELLED = "57014"
 DISK_FULL = "53100"
 SQLITE_TRANSIENT = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-# The file cannot be opened or is no database, or its disk is full, read-only or broken.
+# The file cannot be opened or is no database, or its disk is full, read-only or failing.
 SQLITE_UNUSABLE = frozenset(
     {
         sqlite3.SQLITE_CANTOPEN,
@@ -41,7 +41,7 @@ TRIES = 6
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether the same transaction may succeed a moment later."""
+    """Return whether the same transaction may succeed when repeated."""
     if not isinstance(error, DBAPIError):
         return False
     if error.connection_invalidated:
@@ -52,18 +52,18 @@ def is_transient(error: BaseException) -> bool:
         return code is not None and code & 0xFF in SQLITE_TRANSIENT
     state = getattr(cause, "sqlstate", None)
     if state is None:
-        return isinstance(error, OperationalError)  # psycopg gives no state when it could not connect
+        return isinstance(error, OperationalError)  # psycopg sets no SQLSTATE when it could not connect
     return state in TRANSIENT_SQLSTATES or state.startswith(CONNECTION_CLASS)
 
 
 def is_unusable(error: DBAPIError) -> bool:
-    """Return whether the embedded file itself is unusable, which no retry within seconds fixes."""
+    """Return whether the embedded file itself is unusable, which retries within seconds do not fix."""
     code = getattr(error.orig, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in SQLITE_UNUSABLE
 
 
 def is_disk_full(error: DBAPIError) -> bool:
-    """Return whether the database has no space left on its disk."""
+    """Return whether the database's disk is full."""
     code = getattr(error.orig, "sqlite_errorcode", None)
     is_full = code is not None and code & 0xFF == sqlite3.SQLITE_FULL
     return is_full or getattr(error.orig, "sqlstate", None) == DISK_FULL
@@ -76,15 +76,15 @@ def is_too_slow(error: DBAPIError) -> bool:
 
 
 def is_away(error: DBAPIError) -> bool:
-    """Return whether a transient error means that the database does not answer, and not that it was busy."""
+    """Return whether a transient error means that the database does not answer, rather than that it is busy."""
     in_the_way = isinstance(error.orig, sqlite3.Error) or getattr(error.orig, "sqlstate", None) in CONTENTION
     return is_transient(error) and not in_the_way
 
 
 def retrying(sleep: Callable[[float], None] = time.sleep, until: float = math.inf) -> tenacity.Retrying:
-    """The policy: :data:`TRIES` tries, waiting 0.1 s at first and up to 2 s, a little at random; about 5 s in all.
+    """Return the retry policy: :data:`TRIES` tries with jittered waits from 0.1 s to 2 s, about 5 s in all.
 
-    :param until: no try starts after this moment of the monotonic clock.
+    :param until: no try starts after this time of the monotonic clock.
     """
 
     def is_over(state: tenacity.RetryCallState) -> bool:
@@ -102,9 +102,9 @@ def retrying(sleep: Callable[[float], None] = time.sleep, until: float = math.in
 def repeatable(
     step: Callable[[sa.Connection], T], own_effect: Callable[[sa.Connection], T | None]
 ) -> Callable[[sa.Connection], T]:
-    """The step, such that a repeat of it first looks whether the try before went through although its answer was lost.
+    """Return the step with a check that, on a repeat, returns the effect of a try whose answer was lost.
 
-    :param own_effect: finds what only this very step can have written; nothing (falsy) when it is not there.
+    :param own_effect: finds what only this step can have written; falsy if there is nothing.
     """
     tries = 0
 

@@ -1,4 +1,4 @@
-"""The newest revision, and the tables of the store itself; those of the rooms are in ``tables/``."""
+"""The newest revision, and the tables of the store itself; the rooms' tables are in ``tables/``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from airflow_snowpack.store.dialect import UtcDateTime
 
 BASELINE = "0024_baseline"
-"""The first migration; a database at an earlier one comes from a development version."""
+"""The first migration; databases at an earlier revision come from a development version."""
 REVISION = BASELINE
-"""The newest migration; a test compares it with what Alembic finds."""
+"""The newest migration; a test compares it with Alembic's."""
 
 metadata = sa.MetaData(
     naming_convention={
@@ -26,14 +26,14 @@ BUSY = {"fillfactor": 70, "autovacuum_vacuum_scale_factor": 0.02, "autovacuum_va
 
 @sa.event.listens_for(sa.Index, "after_parent_attach")
 def _number(index: sa.Index, table: sa.Table) -> None:
-    """Number the indexes of a table as they are declared: of equally good ones, databases choose by their age."""
+    """Number the indexes of a table as declared: among equally good indexes, databases choose by age."""
     index.info["declared"] = len(table.indexes)
 
 
 def partial_index(
     name: str, *columns: sa.ColumnElement[Any], where: sa.ColumnElement[bool] | sa.TextClause, unique: bool = False
 ) -> sa.Index:
-    """Return an index of the rows that meet a condition, which both databases have."""
+    """Return a partial index for both databases."""
     return sa.Index(name, *columns, unique=unique, postgresql_where=where, sqlite_where=where)
 
 
@@ -55,7 +55,7 @@ store_facts = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("value", sa.Text, nullable=False),
 )
-"""Facts about the store itself, such as its id, which is created once."""
+"""Facts about the store, such as its id."""
 
 signs_of_life = sa.Table(
     "signs_of_life",
@@ -68,4 +68,4 @@ signs_of_life = sa.Table(
     sa.Column("detail", sa.JSON, nullable=False),
     postgresql_with=BUSY,
 )
-"""One row for each background process, or task of a DAG that does its work: see :mod:`airflow_snowpack.store.signs_of_life`."""
+"""One row for each background process, or DAG task that does its work: see :mod:`airflow_snowpack.store.signs_of_life`."""

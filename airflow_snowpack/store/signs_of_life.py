@@ -1,13 +1,13 @@
-"""The background processes that run on this store, and when each was last seen.
+"""The background processes that use this store, and when each was last seen.
 
     sign = SignOfLife(store, Role.SWEEPER, "snowpack_sweep.sweep", period=timedelta(minutes=5))
-    sign.beat()                                # at each turn of the role's loop; most calls write nothing
+    sign.beat()                                # each round of the role; most calls write nothing
     [each.instance for each in read_signs(conn) if each.is_alive(now)]
 
-One row for each role and instance. A process is an instance of its own (``host:pid``); a task of a DAG is the same instance in
-each of its runs. A row promises the next one within its period, so that a DAG that sweeps every five minutes is not missing
-after two. A role reports itself when it has done its work, so one whose runs all fail is missing too. A store that does not
-answer is logged and keeps no process from its work.
+One row for each role and instance. A process is one instance (``host:pid``); a DAG task is the same instance in all of its runs.
+A row promises the next sign within its period, so a DAG that sweeps every five minutes does not count as missing after two. A
+role reports itself after its work is done, so a role whose runs all fail counts as missing. A store that does not answer is
+logged, and the process goes on.
 """
 
 from __future__ import annotations
@@ -33,20 +33,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BEAT = timedelta(seconds=30)
-"""The period of a process that runs all the time."""
+"""The period of a process that runs continuously."""
 GONE_AFTER = timedelta(minutes=5)
-"""The shortest time without a sign after which an instance counts as gone; the gap between two runs of the dispatcher DAG is
-shorter."""
+"""The shortest time without a sign after which an instance counts as gone; above the gap between two dispatcher DAG runs."""
 MISSED_PERIODS = 3
-"""After this many periods without a sign, the instance counts as gone."""
+"""The number of periods without a sign after which an instance counts as gone."""
 REMOVE_AFTER = timedelta(hours=1)
-"""Rows of instances that are gone are removed after this, once another instance of the role runs."""
+"""A running instance deletes the rows of instances of its role that have been gone for this long."""
 MAX_INSTANCES = 20
-"""How many instances of each role are read."""
+"""The number of instances read per role."""
 
 
 class Role(StrEnum):
-    """What a background process does for the installation."""
+    """The work of a background process."""
 
     WORKER = "worker"
     SWEEPER = "sweeper"
@@ -58,11 +57,11 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """One instance of a role, as it last reported itself.
+    """One instance of a role, as last reported.
 
     :param started_at: when the process, or the latest run of the task, started.
-    :param period: the next sign comes within this.
-    :param detail: where it runs (``host``), the DAG that it is a task of (``dag``), and the catalog that it reaches.
+    :param period: the longest time to the next sign.
+    :param detail: the host (``host``), the DAG of a task (``dag``), and the catalog that it reaches.
     """
 
     role: str
@@ -73,7 +72,7 @@ class Sign:
     detail: Mapping[str, str]
 
     def is_alive(self, now: datetime) -> bool:
-        """Whether the instance counts as running."""
+        """Return whether the instance counts as running."""
         return is_alive(self.seen_at, now, self.period)
 
 
@@ -85,7 +84,7 @@ class SignOfLife:
     """Reports one instance of a role.
 
     :param instance: its name; ``None`` for this process.
-    :param period: how far apart its signs are at most.
+    :param period: the longest time between two signs.
     :param detail: see :class:`Sign`; the host is added.
     """
 
@@ -113,7 +112,7 @@ class SignOfLife:
         self._problem = Recurring(log)
 
     def beat(self) -> None:
-        """Write the row, with one statement, unless that was done less than :data:`BEAT` ago."""
+        """Write the row, in one statement, unless it was written less than :data:`BEAT` ago."""
         now = self._store.clock()
         if self._seen_at is not None and abs(now - self._seen_at) < BEAT:
             return
@@ -122,7 +121,7 @@ class SignOfLife:
             if self._tidied_at is None or abs(now - self._tidied_at) >= REMOVE_AFTER:
                 self._remove_gone(now)
                 self._tidied_at = now
-        except Exception as problem:  # noqa: BLE001 - whatever it is, the process goes on with its work
+        except Exception as problem:  # noqa: BLE001 - whatever it is, the process goes on
             self._problem.failed(problem, "sign_of_life_not_written: %s %s", self._row["role"], self._row["instance"])
         else:
             self._problem.passed()
@@ -146,7 +145,7 @@ class SignOfLife:
 
 
 def read_signs(conn: sa.Connection) -> list[Sign]:
-    """Return the newest instances of each role, at most :data:`MAX_INSTANCES`, the newest first."""
+    """Return the newest instances of each role, at most :data:`MAX_INSTANCES`, newest first."""
     place = sa.func.row_number().over(partition_by=signs_of_life.c.role, order_by=signs_of_life.c.seen_at.desc())
     ranked = sa.select(signs_of_life, place.label("place")).subquery()
     query = sa.select(ranked).where(ranked.c.place <= MAX_INSTANCES).order_by(ranked.c.role, ranked.c.place)
@@ -161,5 +160,5 @@ def last_seen(conn: sa.Connection, role: Role) -> datetime | None:
 
 
 def is_alive(seen_at: datetime | None, now: datetime, period: timedelta = BEAT) -> bool:
-    """Whether an instance that was seen then counts as running now."""
+    """Return whether an instance last seen at this time counts as running."""
     return seen_at is not None and now - seen_at < max(GONE_AFTER, MISSED_PERIODS * period)

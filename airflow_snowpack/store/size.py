@@ -1,8 +1,8 @@
-"""How large the store is, estimated from what the database keeps anyway: no table is read.
+"""The size of the store, estimated from statistics of the database: no table is read.
 
     read_size(store)     # StoreSize(rows={"jobs": 120_000, ...}, bytes=73_400_320)
 
-Postgres estimates rows and pages for its planner and keeps them current by autovacuum. On SQLite a table counts as full from its
+Postgres keeps estimates of rows and pages for its planner, updated by autovacuum. On SQLite a table counts as full from its
 lowest to its highest row number; rows are deleted oldest first, so that is close to the truth for the tables that grow.
 """
 
@@ -39,7 +39,7 @@ class StoreSize:
     """Estimates at one moment.
 
     :param rows: by table.
-    :param bytes: of all tables with their indexes.
+    :param bytes: of all tables and their indexes.
     """
 
     rows: Mapping[str, int]
@@ -47,7 +47,7 @@ class StoreSize:
 
 
 def read_size(store: Store) -> StoreSize:
-    """Return the size of the store, as the database estimates it."""
+    """Return the size of the store as the database estimates it."""
     return store.read(_on_postgres if store.is_postgres else _on_sqlite)
 
 
@@ -58,7 +58,7 @@ def _on_postgres(conn: sa.Connection) -> StoreSize:
 
 def _on_sqlite(conn: sa.Connection) -> StoreSize:
     names = conn.execute(SQLITE_TABLES).scalars().all()
-    # Two subqueries: SQLite finds a single least or greatest row number at once, and reads the whole table for both together.
+    # Two subqueries: SQLite finds a single min or max of the row numbers at once, but scans the table for both together.
     row = sa.literal_column("rowid", sa.Integer)
     tables = {name: sa.table(name) for name in names}
     spans = [

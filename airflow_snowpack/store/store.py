@@ -1,11 +1,11 @@
-"""The one database that every room writes to, and the ways to use it.
+"""The database that every room writes to.
 
     store = open_store("sqlite:////var/lib/airflow/snowpack.db")
-    store.transact(lambda conn: conn.execute(...))   # one transaction, repeated whole when the database hiccups
+    store.transact(lambda conn: conn.execute(...))   # one transaction, repeated as a whole after a transient error
     store.single(lambda conn: conn.execute(...))     # one statement that is its own transaction
     store.all(query); store.first(query); store.scalar(query); store.execute(statement)
 
-The invariant: work is one transaction or nothing, and it sees no half-written state.
+The invariant: work is one transaction or nothing, and never reads half-written state.
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ READ_ID = sa.select(store_facts.c.value).where(store_facts.c.name == STORE_ID)
 
 
 class Store:
-    """A database and the clock that its rows are stamped with.
+    """A database and the clock that stamps its rows.
 
-    :param clock: the present moment; one clock for everything that is written.
-    :param sleep: how a retry waits, in seconds.
+    :param sleep: waits before a retry, in seconds.
     :param deadlines: the limits that the engine was opened with; ``None`` for a process that waits.
     """
 
@@ -72,15 +71,15 @@ class Store:
 
     @property
     def where(self) -> str:
-        """The host, port and database of the store, or its file, for messages."""
+        """The host, port and database, or the file, for messages."""
         return public_address(self.engine.url.render_as_string(hide_password=True))
 
     @cached_property
     def identity(self) -> str:
-        """The store's own id, by which a catalog that several installations share knows whose interim tables it has.
+        """The store's id, which identifies its interim tables in a catalog that several installations share.
 
-        It is drawn once, by the process that needs it first. A restored backup has the id of its original, so a copy that is to
-        live beside it has to lose it: ``DELETE FROM store_facts WHERE name = 'store_id'``.
+        The first process that needs it creates it. A restored backup has the id of its original; delete it in a copy that runs
+        beside the original: ``DELETE FROM store_facts WHERE name = 'store_id'``.
 
         :raises StoreUnreachable: the store does not answer.
         """
@@ -94,7 +93,7 @@ class Store:
         return self.transact(draw)
 
     def transact(self, work: Work[T]) -> T:
-        """Run the work in one transaction; on a passing error roll back and run it again from the start.
+        """Run the work in one transaction; after a transient error roll back and run it again from the start.
 
         :raises StoreUnreachable: the database did not recover within the retries.
         :raises StoreDiskFull: its disk is full.
@@ -109,7 +108,7 @@ class Store:
         return self._retried(once)
 
     def single(self, work: Work[T]) -> T:
-        """Run work of one statement, which is a transaction of its own: two round trips fewer than :meth:`transact`."""
+        """Run one statement as its own transaction: two round trips fewer than :meth:`transact`."""
         if self.is_postgres:
             return self._retried(lambda: self._kept.run(work))
 
@@ -134,26 +133,26 @@ class Store:
         return self.read(lambda conn: conn.execute(query, values).scalar())
 
     def scalars(self, query: sa.Executable) -> Sequence[Any]:
-        """Return the first column of every row of a query."""
+        """Return the first column of each row of a query."""
         return self.read(lambda conn: conn.execute(query).scalars().all())
 
     def ids_beginning(self, ids: sa.ColumnElement[str], text: str, limit: int, *where: sa.ColumnElement[bool]) -> list[str]:
-        """Return the hexadecimal ids in an indexed column that begin with a text, in order."""
-        # A range of the index, not LIKE, which scans on Postgres. "g" comes after every hexadecimal digit.
+        """Return the hexadecimal ids in an indexed column that start with a text, in order."""
+        # An index range instead of LIKE, which scans on Postgres. "g" sorts after every hexadecimal digit.
         text = storable(text)
         query = sa.select(ids).where(ids >= text, ids < f"{text}g", *where).order_by(ids).limit(limit)
         return [each for each in self.scalars(query) if each.startswith(text)]
 
     def all_by_key(self, query: sa.Select[Any], column: sa.ColumnElement[str], keys: Collection[str]) -> list[sa.Row[Any]]:
-        """Return the rows of a query whose column has one of these values, in one statement for each thousand of them."""
+        """Return the rows of a query whose column has one of these values, in one statement per thousand values."""
         wanted = sorted({storable(key) for key in keys})
         parts = [wanted[start : start + KEYS_PER_STATEMENT] for start in range(0, len(wanted), KEYS_PER_STATEMENT)]
         return self.read(lambda conn: [row for some in parts for row in conn.execute(query.where(column.in_(some)))])
 
     def execute(self, statement: sa.Executable, values: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None) -> int:
-        """Run a statement that writes; return the number of rows that an ``UPDATE`` or ``DELETE`` changed.
+        """Run a statement that writes, and return the number of rows that an ``UPDATE`` or ``DELETE`` changed.
 
-        :param values: one row of parameters, or several, all in one transaction.
+        :param values: one row of parameters, or several in one transaction.
         """
         run = self.single if values is None or isinstance(values, Mapping) else self.transact
         return run(lambda conn: conn.execute(statement, values).rowcount)
@@ -168,7 +167,7 @@ class Store:
             self._fail(error)
 
     def _check_file(self) -> None:
-        """:raises StoreFileReplaced: the embedded file is another one than before, or none."""
+        """:raises StoreFileReplaced: the embedded file is missing or another one than before."""
         if self._file is None:
             return
         try:
@@ -183,7 +182,7 @@ class Store:
             raise StoreFileReplaced(self.where)
 
     def _repeated(self, once: Callable[[], T], until: float | None = None) -> T:
-        # The first try runs outside of the retry machinery, which costs more than a short statement.
+        # The first try bypasses the retry machinery, which costs more than a short statement.
         try:
             return once()
         except DBAPIError as error:
@@ -193,7 +192,7 @@ class Store:
         return (self._retrying if until is None else retrying(self._sleep, until))(once)
 
     def _within(self, deadlines: Deadlines, outage: Outage, once: Callable[[], T]) -> T:
-        """As :meth:`_retried`, and never beyond the deadlines."""
+        """As :meth:`_retried`, within the deadlines."""
         outage.check()
         start = time.monotonic()
         try:
@@ -208,14 +207,14 @@ class Store:
                 outage.ends()
             self._fail(error)
         except Exception:
-            outage.ends()  # the work itself refused, so the database did answer
+            outage.ends()  # the work itself raised, so the database did answer
             raise
         outage.ends()
         return result
 
     def _fail(self, error: DBAPIError) -> NoReturn:
-        """Raise the store's own error for one of the database, and any other as it is."""
-        if is_too_slow(error):  # a role or a database may have a statement_timeout of its own
+        """Raise the store's error for a database error that has one, and any other unchanged."""
+        if is_too_slow(error):  # a role or a database may have a statement_timeout
             raise StoreTooSlow(self.where) from error
         if is_disk_full(error):
             raise StoreDiskFull(self.where) from error
@@ -224,7 +223,6 @@ class Store:
         raise error
 
     def close(self) -> None:
-        """Close the connections."""
         self._kept.close()
         self.engine.dispose()
 

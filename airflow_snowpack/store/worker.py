@@ -1,11 +1,11 @@
-"""A background role of the installation: one round of work again and again, with a sign of life in the store.
+"""A background role of the installation: repeated rounds of work, with a sign of life in the store.
 
     poller = Worker(poll, name="snowpack-poller", failure="tables_not_polled", every=timedelta(seconds=1), sign=sign)
-    with poller:                  # it works in a thread of its own until the block ends
+    with poller:                  # works in its own thread until the block ends
         ...
     poller.run(stop)              # or in this thread, until the event is set
 
-The invariant: a round that fails is logged, and a later one tries again; the role does not end with it.
+The invariant: a failed round is logged and a later one tries again; it does not end the role.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from airflow_snowpack.store.signs_of_life import SignOfLife
 log = logging.getLogger(__name__)
 
 STOP_WAIT = timedelta(seconds=5)
-"""How long the end of a block waits for the round that is under way: a catalog may never answer."""
+"""How long the end of a block waits for the current round: a catalog may never answer."""
 
 
 class Worker:
@@ -31,13 +31,13 @@ class Worker:
 
     :param work: one round; returns whether there is more to do at once.
     :param name: of the thread.
-    :param failure: begins the log line of a round that failed: ``tables_not_polled``.
+    :param failure: the start of the log line of a failed round: ``tables_not_polled``.
     :param every: the pause between two rounds.
-    :param retry_after: the pause after a round that failed; ``None`` for ``every``.
-    :param sign: reported after each round that succeeded.
-    :param survives: the errors that a round may end with; any other one ends :meth:`run`.
-    :param sign_of_process: report the sign after a failure too: it is the sign of a process that also does other things.
-    :ivar pause_s: how long to wait before the next round, in seconds.
+    :param retry_after: the pause after a failed round; ``None`` for ``every``.
+    :param sign: reported after each successful round.
+    :param survives: errors of a round that do not end :meth:`run`.
+    :param sign_of_process: report the sign after a failure too, for the sign of a process that also does other things.
+    :ivar pause_s: the pause before the next round, in seconds.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class Worker:
         self._sign_of_process = sign_of_process
         self._problem = Recurring(log)
         self._stopped = threading.Event()
-        # Nothing waits for a round that does not return, not even the end of the process.
+        # A daemon: nothing, not even the end of the process, waits for a round that does not return.
         self._thread = threading.Thread(target=self.run, args=(self._stopped,), name=name, daemon=True)
 
     def run_once(self) -> bool:
-        """Work one round; return whether there is more to do at once."""
+        """Work one round and return whether there is more to do at once."""
         try:
             more = bool(self._work())
         except self._survives as problem:
@@ -79,19 +79,19 @@ class Worker:
         return more
 
     def run(self, stop: threading.Event) -> None:
-        """Work in this thread until ``stop`` is set; a round that is under way then is finished."""
+        """Work in this thread until ``stop`` is set, and finish the current round."""
         while not stop.is_set():
             if not self.run_once():
                 stop.wait(self.pause_s)
 
     def start(self) -> None:
-        """Work in a thread of its own from now on."""
+        """Start working in a separate thread."""
         self._thread.start()
 
     def stop(self, wait: timedelta = timedelta(0)) -> None:
         """Start no further round.
 
-        :param wait: how long to wait for the one that is under way.
+        :param wait: how long to wait for the current one.
         """
         self._stopped.set()
         self._thread.join(wait.total_seconds())

@@ -1,4 +1,4 @@
-"""How Alembic runs: on the connection that `migrate.py` hands over, inside of its transaction."""
+"""Runs Alembic on the connection and in the transaction of `migrate.py`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The tables of the store as the newest migration leaves them, one file for each room."""
+"""The tables of the store in their newest version, one file per room."""

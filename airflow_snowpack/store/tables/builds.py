@@ -1,6 +1,6 @@
 """The tables of the build registry: datasets, their runs, and every move of their pointers.
 
-A run that is kept costs nothing: cleanup finds its work by ``cleanup_at``, which only runs have that still need a look.
+Kept runs cost nothing: cleanup finds its work by ``cleanup_at``, which only runs that need another check have.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ build_datasets = sa.Table(
     sa.Column("newest_sequence", sa.Integer),
     *lease_columns(),
 )
-"""``runs`` and ``drawn`` count what was begun and which publication numbers were given away; the lease is the dataset's lock."""
+"""``runs`` counts begun runs, ``drawn`` is the last publication number given out; the lease is the dataset's lock."""
 
 build_runs = sa.Table(
     "build_runs",
@@ -73,7 +73,7 @@ build_publications = sa.Table(
     sa.Column("by", sa.Text),
     sa.Column("done_at", UtcDateTime),
 )
-"""A row without ``done_at`` is a publication that may have happened or not: readers may have seen it."""
+"""A row without ``done_at`` is a publication that may or may not have happened; readers may have seen it."""
 
 move = build_publications.c
 partial_index("ix_build_publications_open", move.dataset, where=move.done_at.is_(None))

@@ -26,7 +26,7 @@ fleet_passes = sa.Table(
     *lease_columns(),
     sa.Index("ix_fleet_passes_started_at_pass_id", "started_at", "pass_id"),
 )
-"""One row for each pass. The lease and its fence are those of the process that plans it."""
+"""One row for each pass. The lease and its fence belong to the process that plans it."""
 
 not_ended = fleet_passes.c.ended_at.is_(None)
 partial_index("ix_fleet_passes_open", fleet_passes.c.owner, where=not_ended, unique=True)
@@ -57,9 +57,9 @@ fleet_entries = sa.Table(
     sa.Column("ended_at", UtcDateTime),
     sa.Index("ix_fleet_entries_table_key_pass_id", "table_key", "pass_id"),
 )
-"""One row for each table of a pass that needs maintenance or cannot be read; ``table_key`` is the key of its lock.
+"""One row for each table of a pass that needs maintenance or cannot be read; ``table_key`` is its lock key.
 
-``gb_hours``, ``bytes`` and ``seconds`` are the estimate of the plan; the columns that begin with ``spent`` are the outcome.
+``gb_hours``, ``bytes`` and ``seconds`` are the plan's estimate; the ``spent_…`` columns are the outcome.
 """
 
 partial_index("ix_fleet_entries_job_id", fleet_entries.c.job_id, where=fleet_entries.c.job_id.is_not(None))
@@ -79,7 +79,7 @@ fleet_tables = sa.Table(
     sa.Column("held_since", UtcDateTime),
     sa.Index("ix_fleet_tables_catalog_catalog_id", "catalog", "catalog_id"),
 )
-"""The last plan of each table: a table that needs no work is planned again when its metadata or its policy changes, or at
-``reconsider_at``. ``passes_waited``: in how many passes in a row it did not fit the budget. ``held_since``: since when its plans
-wait for DAGs that write to it.
+"""The last plan of each table. A table that needs no work is planned again when its metadata or policy changes, or at
+``reconsider_at``. ``passes_waited``: the number of consecutive passes whose budget it did not fit. ``held_since``: since when its
+plans wait for DAGs that write to it.
 """

@@ -1,4 +1,4 @@
-"""The tables of stored health: the newest of each table, and a history of numbers for charts."""
+"""The tables of stored health: the newest health of each table, and a history of numbers for charts."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ table_health = sa.Table(
     sa.Index("ix_table_health_read_at", "read_at", "table_key"),
     sa.Index("ix_table_health_catalog_score", "catalog", "score", "table_key"),
 )
-"""``table_key`` is the table's lock key, ``catalog`` its ``catalog_id``, or its name where it has none. A table that could not be
-read has a ``problem`` and neither score nor document."""
+"""``table_key`` is the table's lock key, ``catalog`` its ``catalog_id``, or its name if it has no id. A table that could not be
+read has a ``problem`` and neither score nor document.
+"""
 
 table_health_history = sa.Table(
     "table_health_history",

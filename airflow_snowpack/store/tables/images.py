@@ -34,10 +34,10 @@ image_builds = sa.Table(
     sa.Index("ix_image_builds_used_at_key", "used_at", "key"),
     postgresql_with={"fillfactor": 80},
 )
-"""One row for each image, by the SHA-256 of what decides its content. The lease is that of the process that builds it.
+"""One row for each image, by the SHA-256 of what decides its content. The lease belongs to the process that builds it.
 
-``build_args`` has the names alone. ``finished_at`` is the end of the latest attempt; ``used_at``, by which retention counts, is
-moved once a day at most.
+``build_args`` has the names alone. ``finished_at`` is the end of the latest attempt; ``used_at``, which retention reads, is
+updated at most once a day.
 """
 
 image_waits = sa.Table(
@@ -47,7 +47,7 @@ image_waits = sa.Table(
     sa.Column("task", sa.Text, primary_key=True),
     sa.Column("since", UtcDateTime, nullable=False),
 )
-"""The tasks that wait for an image, for people. The end of the build deletes them."""
+"""The tasks that wait for an image, for display. The end of the build deletes them."""
 
 image_attempts = sa.Table(
     "image_attempts",
@@ -62,4 +62,4 @@ image_attempts = sa.Table(
     sa.Column("error", sa.Text),
     sa.Index("ix_image_attempts_key_started_at", "key", "started_at"),
 )
-"""The newest attempts at each image, for people."""
+"""The newest attempts at each image, for display."""

@@ -1,7 +1,7 @@
-"""The tables of the interim room: what was made, who needs it, who reads it, what it is called, and when to look again.
+"""Interim tables, their consumers, readers and names, and when the collector checks them next.
 
-Everything hangs on a DAG run, by ``run_key`` (a digest of DAG id and run id, so that no index carries two long names): the
-collector reads the runs whose ``check_at`` has come, and nothing else.
+Each row belongs to a DAG run by ``run_key``, a digest of DAG id and run id that keeps long names out of the indexes. The
+collector reads only the runs whose ``check_at`` has come.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ interim_runs = sa.Table(
     sa.Column("touches", sa.BigInteger, nullable=False),
     postgresql_with=BUSY,
 )
-"""``check_at`` is null while only what is preserved without end is left; ``looks`` counts those that changed nothing, and
-``touches`` what was written about the run, so that a collector sees whether anything was since it looked."""
+"""``check_at`` is null while only tables without an expiry are left; ``looks`` counts checks that changed nothing, and
+``touches`` counts writes about the run, so that a collector detects any since its check.
+"""
 
 partial_index("ix_interim_runs_check_at", interim_runs.c.check_at, where=interim_runs.c.check_at.is_not(None))
 
@@ -40,8 +41,7 @@ interim_slots = sa.Table(
     sa.Column("table_id", sa.Text, nullable=False),
     sa.Column("started_at", UtcDateTime),
 )
-"""Which table is the newest attempt's: see ``TAKE_SLOT``. ``started_at`` is null for one from before it was
-kept."""
+"""The table of the newest attempt: see ``TAKE_SLOT``. ``started_at`` is null for rows from before it was stored."""
 
 interim_tables = sa.Table(
     "interim_tables",
@@ -73,8 +73,9 @@ interim_tables = sa.Table(
     sa.Index("ix_interim_tables_created_at_table_id", "created_at", "table_id"),
     postgresql_with={"fillfactor": 80},
 )
-"""The lease is the writer's while the table is written, and a collector's while it is dropped. ``table_name`` is unique over all
-catalogs, since it ends in a part of the table's id."""
+"""The lease belongs to the writer while the table is written, and to a collector while it is dropped. ``table_name`` is unique
+across catalogs, because it ends in a part of the table's id.
+"""
 
 dropping = interim_tables.c.state == sa.literal_column("'dropping'")
 partial_index("ix_interim_tables_dropping", interim_tables.c.visible_at, where=dropping)
@@ -88,8 +89,9 @@ interim_pins = sa.Table(
     sa.Column("asked_by", sa.Text),
     sa.Index("ix_interim_pins_run_key_task_id", "run_key", "task_id"),
 )
-"""A consumer, all its map indexes together, that may still read the table. ``asked_by`` is the pass of a collector that has read
-otherwise and reads Airflow again; a consumer that comes to need the table meanwhile clears it."""
+"""A consumer, with all its map indexes, that may still read the table. ``asked_by`` is the pass of a collector that read
+otherwise and reads Airflow again; a consumer that starts to need the table meanwhile clears it.
+"""
 
 interim_refs = sa.Table(
     "interim_refs",
@@ -105,7 +107,7 @@ interim_refs = sa.Table(
     sa.Index("ix_interim_refs_table_id", "table_id"),
     postgresql_with=BUSY,
 )
-"""An attempt that reads right now."""
+"""An attempt that is reading the table."""
 
 interim_names = sa.Table(
     "interim_names",
@@ -116,4 +118,4 @@ interim_names = sa.Table(
     sa.Column("moved_at", UtcDateTime, nullable=False),
     sa.Index("ix_interim_names_run_key", "run_key"),
 )
-"""What a name points to; ``run_key`` is empty for a name that is known everywhere."""
+"""The table of a name; ``run_key`` is empty for a name that is valid everywhere."""

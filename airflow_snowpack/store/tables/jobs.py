@@ -1,8 +1,8 @@
 """The tables of jobs, of their queue, locks and history, and of the inventory.
 
-What is written often carries no index on what it changes: a heartbeat moves ``visible_at`` and ``expires_at`` alone, and a
-claim or a completed end leaves every indexed column of ``jobs`` as it was. So these stay HOT updates on Postgres, for which the
-pages keep room (``fillfactor``).
+Frequent writes change no indexed column: a heartbeat moves only ``visible_at`` and ``expires_at``, and a claim or a completion
+leaves every indexed column of ``jobs`` unchanged. They therefore stay HOT updates on Postgres, for which the pages keep room
+(``fillfactor``).
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ jobs = sa.Table(
     postgresql_with={"fillfactor": 80},
 )
 jobs_dag = owner_dag(jobs.c.owner)
-"""The DAG of the job's owner, with the slash that follows it in ``dag/run/task``; empty for an owner without a slash."""
+"""The DAG of the job's owner with the slash that follows in ``dag/run/task``; empty for an owner without a slash."""
 
-# Without the deleted ones: a list does not scan the many that were just deleted in bulk. No index has the status: the
-# few jobs that failed or were cancelled are those with an error, and the active ones are those in the queue.
+# Without deleted jobs: a list does not scan the many that were just deleted in bulk. No index has the status: the few jobs that
+# failed or were cancelled are those with an error, and the active ones are those in the queue.
 job = jobs.c
 live, owned = job.deleted_at.is_(None), job.owner.is_not(None)
 partial_index("ix_jobs_submitted_at_job_id", job.submitted_at, job.job_id, where=live)
@@ -118,7 +118,7 @@ action_records = sa.Table(
     sa.Column("files_factor", sa.Float, nullable=False),
     sa.Index("ix_action_records_last_run_at", "last_run_at"),
 )
-"""One row for each action that ever ran on a table, written with the end of the job."""
+"""One row for each action that ever ran on a table, written when the job ends."""
 
 switches = sa.Table(
     "switches",
@@ -170,4 +170,4 @@ table_locations = sa.Table(
     sa.Column("read_at", UtcDateTime, nullable=False),
     sa.Column("database", sa.Text, nullable=False),
 )
-"""Where the files of tables lie, as their metadata at that location has it, for the check before files are deleted."""
+"""Where the files of tables are located according to their metadata, for the check before files are deleted."""

@@ -1,7 +1,7 @@
 """The tables of provenance: operations, what each read and wrote, and which table came from which.
 
-A table has as many operations as it was ever written or maintained, and few neighbours: so the neighbours have rows of their own,
-one for each pair, and a walk over them costs what it shows.
+A table has an operation for each write or maintenance, but few neighbours. Pairs of neighbours therefore have a table with one
+row each, and the cost of a walk depends only on what it shows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ operation_tables = sa.Table(
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Index("ix_operation_tables_name_role_at", "name", "role", "at"),
 )
-"""``name`` is a table's with its catalog, or a dataset's url; ``at`` is the operation's, so that one index gives the newest."""
+"""``name`` is a table's name with its catalog, or a dataset's url; ``at`` is the operation's, so that one index returns the
+newest.
+"""
 
 operation_edges = sa.Table(
     "operation_edges",

@@ -55,4 +55,4 @@ removal_parts = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True),
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
-"""The list of a removal, 1,000 items a row from number 0 on, as compressed JSON: a list of 300,000 paths is about 10 MB."""
+"""The list of a removal as compressed JSON, 1,000 items per row from number 0 on: 300,000 paths take about 10 MB."""

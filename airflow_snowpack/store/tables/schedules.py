@@ -1,7 +1,7 @@
 """The tables of schedules, registered runs, events, pending runs and launches.
 
-An event is matched to triggers by ``event_key``, so a look-up costs the same however many schedules there are. What waits carries
-the time of its next check (``next_check_at``, ``look_at``), so that checking costs what is due and not what waits.
+Events match triggers by ``event_key``, so a look-up costs the same for any number of schedules. Waiting rows have the time of
+their next check (``next_check_at``, ``look_at``), so the cost of checking follows what is due.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from airflow_snowpack.store.leases import lease_columns
 from airflow_snowpack.store.schema import BUSY, metadata, partial_index
 
 OPEN = "state IN ('pending_trigger', 'pending_constraint')"
-"""Pending jobs that take events up."""
+"""Pending jobs that take in events."""
 
 ABSORBS = "absorbs AND claimed_at IS NULL"
-"""Launches that take events up."""
+"""Launches that take in events."""
 
 big_id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
@@ -60,7 +60,7 @@ schedule_dags = sa.Table(
     sa.Column("schedule", sa.Text, primary_key=True),
     sa.Column("dag_id", sa.Text, primary_key=True, index=True),
 )
-"""The DAGs whose runs an enabled schedule's triggers and constraints ask about."""
+"""The DAGs whose runs the triggers and constraints of an enabled schedule read."""
 
 run_places = sa.Table(
     "run_places",
@@ -70,7 +70,7 @@ run_places = sa.Table(
     sa.Column("look_at", UtcDateTime, nullable=False, index=True),
     sa.Column("mark", sa.JSON, nullable=False),
 )
-"""Up to where the ends of a DAG's runs are known to be on record."""
+"""The time up to which the ends of a DAG's runs are recorded."""
 
 schedule_clocks = sa.Table(
     "schedule_clocks",
@@ -158,7 +158,7 @@ launches = sa.Table(
     postgresql_with=BUSY,
 )
 """``absorbs``: further events of the schedule join this launch until a launcher claims it. A claim clears it, and only a start
-that certainly created no run sets it again: a run that may exist already never takes another event.
+that certainly created no run sets it again: a run that may exist never takes another event.
 """
 partial_index("ix_launches_absorbing", launches.c.schedule, where=sa.text(ABSORBS))
 partial_index("ix_launches_unclaimed", launches.c.enqueued_at, where=launches.c.claimed_at.is_(None))
@@ -187,7 +187,7 @@ slot_holds = sa.Table(
     sa.Column("amount", sa.BigInteger, nullable=False),
     sa.Column("shown_at", UtcDateTime),
 )
-"""What runs that were let through take of a pool or of a load, for as long as Airflow does not show it."""
+"""What released runs take of a pool or a load until Airflow shows it."""
 
 dag_successes = sa.Table(
     "dag_successes",
@@ -223,8 +223,8 @@ table_places = sa.Table(
     sa.Column("metadata_location", sa.Text),
     sa.Column("look_at", UtcDateTime),
 )
-"""``total_records``: of the table at this place. ``other_heads``: snapshots that were read and that a rollback left behind.
-``metadata_location``: of the metadata in which the place was read; a table that still has it has not changed.
+"""``total_records``: of the table at this place. ``other_heads``: snapshots that were read before a rollback abandoned them.
+``metadata_location``: the metadata in which the place was read; a table that still has it has not changed.
 """
 
 source_problems = sa.Table(
@@ -236,7 +236,7 @@ source_problems = sa.Table(
     sa.Column("began_at", UtcDateTime, nullable=False),
     sa.Column("confirmed_at", UtcDateTime, nullable=False),
 )
-"""What is wrong with the tables and DAGs that schedules listen to; a source without a row is fine, or was never asked."""
+"""What is wrong with the tables and DAGs that schedules listen to; a source without a row is fine, or was never checked."""
 
 considered = sa.Table(
     "considered",
