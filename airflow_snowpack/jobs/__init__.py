@@ -1,4 +1,4 @@
-"""The job lifecycle: submit, claim, heartbeat, finish, cancel, delete, sweep and drain, and the worker that goes through it."""
+"""The job lifecycle: submit, claim, heartbeat, finish, cancel, delete, sweep and drain, and the worker that runs it."""
 
 import lazy_loader
 

@@ -1,11 +1,11 @@
-"""What past jobs did to a table, action by action: when each last ran, and how its outcomes compare with its estimates.
+"""What past jobs did to a table, per action: when each action last ran, and how its outcomes compare with its estimates.
 
     history = jobs.action_histories(tables)[table]
     history.of("rewrite_data_files").last_success_at
-    history.of("rewrite_data_files").cost_factor          # 1.4: it takes 40 % more than the rates of the planner
+    history.of("rewrite_data_files").cost_factor          # 1.4: it costs 40 % more than the planner's rates
 
-The plan of a job has the estimates and its results have the outcomes, in one row. The factors are the sum of that over all jobs
-of a table: they change in the transaction that ends a job, so that no outcome is counted twice or lost.
+A job's row has the estimates in its plan and the outcomes in its results. The factors aggregate them over all jobs of a table, in
+the transaction that ends a job, so no outcome is counted twice or lost.
 """
 
 from __future__ import annotations
@@ -28,23 +28,22 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
 
 LEAST_RATIO, MOST_RATIO = 0.05, 20.0
-"""One outcome moves a factor by no more, such as that of a run on a machine that was asleep."""
+"""The range of a single outcome / estimate; limits outliers, such as a run on a suspended machine."""
 FAILURES_IN_A_ROW = 3
-"""After so many failures, plans wait for the next try."""
+"""The number of consecutive failures after which plans wait for the next try."""
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(days=1), timedelta(days=7)
 """The wait after :data:`FAILURES_IN_A_ROW` failures; it doubles with each further one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionRecord:
-    """One action on one table, as the jobs that ended have left it.
+    """One action on one table, aggregated over the jobs that ended.
 
     The factors are outcome / estimate, smoothed over the runs; 1 until there is an outcome with an estimate.
 
-    :param last_run_at: when it last ended, whether or not it succeeded; ``None``: never. A run that found nothing to do counts.
-    :param last_success_at: when it last succeeded.
-    :param failures: how many runs have failed since then, were stopped at a limit, or lost their worker.
-    :param runs: how many outcomes the factors are made of.
+    :param last_run_at: when it last ended, successfully or not; ``None`` for never. A run that found nothing to do counts.
+    :param failures: how many runs since ``last_success_at`` failed, were stopped at a limit, or lost their worker.
+    :param runs: the number of outcomes in the factors.
     :param cost_factor: of the GB·h.
     :param seconds_factor: of the duration.
     :param files_factor: of the files removed.
@@ -60,10 +59,10 @@ class ActionRecord:
 
     @property
     def retry_at(self) -> datetime | None:
-        """When plans run an action again that has failed several times in a row; ``None``: they do not wait.
+        """When plans retry an action that has failed several times in a row; ``None`` if they do not wait.
 
-        A commit to the table does not end the wait: most causes (memory, permissions, missing files) are not in what it adds, and
-        a table that is written to each night would never wait.
+        A commit to the table does not end the wait: it fixes few causes (memory, permissions, missing files), and a table with
+        nightly writes would never wait.
         """
         further = self.failures - FAILURES_IN_A_ROW
         if self.last_run_at is None or further < 0:
@@ -76,21 +75,16 @@ NEVER_RAN = ActionRecord()
 
 @dataclass(frozen=True, slots=True)
 class ActionHistory:
-    """The records of one table's actions, by the name of the action."""
-
     records: Mapping[str, ActionRecord] = field(default_factory=dict)
 
     def of(self, action: str) -> ActionRecord:
-        """Return the record of an action; an empty one if it never ran."""
+        """Return the record of an action; an empty record if it never ran."""
         return self.records.get(action, NEVER_RAN)
 
 
 @dataclass(frozen=True, slots=True)
 class ActionFigures:
-    """What an action did, in the terms of an estimate.
-
-    :param gb_hours: ``None`` where the memory of the session is not known.
-    """
+    """What an action did, in the units of an estimate; ``gb_hours`` is ``None`` if the session's memory is unknown."""
 
     files_removed: int
     files_added: int
@@ -101,7 +95,7 @@ class ActionFigures:
 
     @classmethod
     def of(cls, result: ActionResult) -> ActionFigures:
-        """Read the outcome from the metrics of Iceberg's procedures."""
+        """Return the figures of a result, from the metrics of Iceberg's procedures."""
         numbers = {name: value for name, value in result.metrics.items() if isfinite(value)}
         removed = (name for name in numbers if name in REMOVED or name.startswith("deleted_"))
         return cls(
@@ -123,14 +117,14 @@ REMOVED = frozenset(
     }
 )
 LISTED = {"planned_files_count": "removed_files_count", "planned_snapshots_count": "expired_snapshots_count"}
-"""What a list of files or snapshots has, and what of it was deleted: none while the list awaits its approval."""
+"""Metrics of a list of files or snapshots, and of what was deleted of it: none while the list awaits approval."""
 ADDED = ("added_data_files_count", "added_delete_files_count", "added_manifests_count")
 
 record_from = row_mapper(ActionRecord)
 
 
 def read_histories(store: Store, tables: Collection[TableName]) -> dict[TableName, ActionHistory]:
-    """Return the history of each table, in one statement for each thousand."""
+    """Return the history of each table, in one statement per thousand."""
     named = {table.lock_key: table for table in tables}
     found: dict[str, dict[str, ActionRecord]] = {key: {} for key in named}
     for row in store.all_by_key(sa.select(action_records), action_records.c.table_key, named):
@@ -139,13 +133,13 @@ def read_histories(store: Store, tables: Collection[TableName]) -> dict[TableNam
 
 
 def skipped_by_plan(job: Job, action: str) -> ActionResult | None:
-    """Return the result of an action that the job's plan skips; ``None`` when it runs."""
+    """Return the result of an action that the job's plan skips; ``None`` if the action runs."""
     decision = _decisions(job).get(action)
     return None if decision is None else skipped_by(decision)
 
 
 def skipped_by(decision: Mapping[str, Any]) -> ActionResult | None:
-    """Return the result of the action that a decision of a plan skips; ``None`` when it runs."""
+    """Return the result of an action that a plan's decision skips; ``None`` if the action runs."""
     if decision["verdict"] != "skip":
         return None
     return ActionResult(decision["action"], ActionOutcome.SKIPPED, f"Skipped by the plan: {decision['evidence']}", 0.0)
@@ -154,10 +148,10 @@ def skipped_by(decision: Mapping[str, Any]) -> ActionResult | None:
 def records_of(job: Job, status: JobStatus, results: Sequence[ActionResult]) -> list[dict[str, Any]]:
     """Return the parameters of ``record_actions`` for each action that ran.
 
-    A plan's skips leave no record, and neither does what the shutdown of a worker has interrupted. Work that lost to the commit
-    of a writer is a run, but no failure. Work that was stopped at a limit has failed: it may take too much each time.
+    Skips by the plan leave no record, nor do actions that the shutdown of a worker interrupted. A commit conflict with a writer
+    counts as a run but not as a failure. An action stopped at a limit counts as a failure: it may exceed the limit each time.
 
-    :param status: as the job ended; ``CANCELLED`` for a job that its worker stopped at a limit.
+    :param status: the job's final status; ``CANCELLED`` for a job that its worker stopped at a limit.
     """
     planned, records = _decisions(job), []
     for result in results:
@@ -182,9 +176,9 @@ def records_of(job: Job, status: JobStatus, results: Sequence[ActionResult]) -> 
 
 
 def records_of_lost(job: Job) -> list[dict[str, Any]]:
-    """Return the parameters of ``record_actions`` for the action that ran when the worker of a job was lost: it has failed.
+    """Return the parameters of ``record_actions`` for the action, now failed, that ran when a job's worker was lost.
 
-    A table whose job ends its worker each time, such as for lack of memory, is then not tried for ever.
+    A table whose job kills its worker each time, for lack of memory for example, is then not retried for ever.
     """
     ended = {result.action for result in job.results}
     left = (action for action in job.actions if action not in ended and skipped_by_plan(job, action) is None)
@@ -196,7 +190,7 @@ def _lost(action: str) -> ActionResult:
 
 
 def _ratios(result: ActionResult, estimate: Mapping[str, float]) -> dict[str, float]:
-    """Outcome / estimate of an action that did all of its work; of any other, the outcome does not measure the estimate."""
+    """Return outcome / estimate of an action that did all of its work; otherwise the outcome does not measure the estimate."""
     left = any(result.metrics.get(listed, 0) > result.metrics.get(deleted, 0) for listed, deleted in LISTED.items())
     if left or result.outcome is not ActionOutcome.SUCCEEDED:
         return {}

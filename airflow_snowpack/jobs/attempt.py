@@ -1,13 +1,12 @@
-"""One attempt at a job: it runs the actions in order, keeps the lease alive, and makes one terminal write.
+"""One attempt at a job: runs the actions in order, keeps the lease alive, and makes one terminal write.
 
     attempt = Attempt(jobs, claim, engine)
     job = attempt.run()            # raises StaleAttempt when the fence moved
     attempt.abandon("killed")      # from a signal handler or another thread
 
-The invariant: the attempt either writes the terminal state itself, or changes nothing of what its successor or a cancel wrote.
-When the fence moves, the engine is interrupted at once, so that the *work* ends too. What earlier attempts left running on a
-Spark server has ended before an action starts; what this attempt left running has ended when it is over, or the table stays
-locked.
+The invariant: the attempt either makes the terminal write, or changes nothing that its successor or a cancel wrote. When the
+fence moves, the engine is interrupted at once, so that the *work* ends too. Work that earlier attempts left on a Spark server has
+ended before an action starts; work that this attempt left has ended when the attempt is over, or the table stays locked.
 """
 
 from __future__ import annotations
@@ -36,21 +35,21 @@ from airflow_snowpack.store.signs_of_life import SignOfLife
 
 log = logging.getLogger(__name__)
 Limit = Callable[[Job, float | None], str | None]
-"""Returns why a running job has to stop now, from its GB·h so far, ``None`` where they are not known; ``None``: it goes on."""
+"""Returns why a running job must stop now, from its GB·h so far (``None`` if unknown); ``None`` to continue."""
 
 INTERRUPT_GRACE_S = 1.0
 ABANDON_LIMIT_S = 4.0
 ORPHAN_LIMIT_S = 600.0
-"""How long an attempt waits for the end of earlier attempts; a Connect server ends a detached statement after five minutes."""
+"""How long an attempt waits for earlier attempts to end; a Connect server ends a detached statement after five minutes."""
 
 
 class Attempt:
     """Runs the actions of a claimed job.
 
-    :param engine: does the work; a fresh one for each attempt, since an interrupted engine starts nothing more.
+    :param engine: does the work; a new one for each attempt, because an interrupted engine starts nothing more.
     :param continue_on_error: run the remaining actions after a failed one; the job fails in any case.
-    :param sign: the sign of life of the worker, reported while the attempt runs.
-    :param limit: called at each ``fence_check``. A job that it stops ends as cancelled, and the reason is its error.
+    :param sign: the worker's sign of life, reported while the attempt runs.
+    :param limit: called at each ``fence_check``. A job that it stops ends as cancelled, with the reason as its error.
     """
 
     def __init__(
@@ -69,27 +68,27 @@ class Attempt:
         self._continue_on_error = continue_on_error
         self._lease = keep_claim(jobs, claim, on_lost=self._lose, sign=sign, watch=self._watch)
         self._limit = limit
-        self._limited: str | None = None  # why the work was stopped before its end
+        self._limited: str | None = None  # why the work was stopped early
         self._results: list[ActionResult] = []
         self._stop = threading.Event()  # start nothing more
-        self._work_left = threading.Event()  # no action is running any more
+        self._work_left = threading.Event()  # no action is running
         self._left_work = claim.job.spark_server is not None  # on a Spark server, by this attempt or those before it
         self._works_on: str | None = None  # the server that continues this attempt's work without it
         self._used_server = False  # an action of this attempt was not skipped, or did not return
         self._problem = Recurring(log)
         self._finished = False
         self._abandoned: str | None = None
-        # Bare locks, and not events, for abandon: a signal handler may have stopped its own thread inside of an event.
-        self._first_to_abandon = threading.Lock()  # acquired once, and never released
+        # Locks instead of events for abandon: a signal handler may have interrupted its own thread inside an event.
+        self._first_to_abandon = threading.Lock()  # acquired once and never released
         self._abandoning = threading.Lock()  # locked until the job is abandoned
         self._abandoning.acquire()
 
     def run(self) -> Job:
         """Run all actions and write the terminal state.
 
-        :returns: the job as it ended; ``FAILED`` is a result and not an error.
+        :returns: the ended job; ``FAILED`` is a result, not an error.
         :raises StaleAttempt: the fence moved. The work was stopped and nothing was written.
-        :raises LeaseRanOut: the store did not answer until the lease had run out. The work was stopped.
+        :raises LeaseRanOut: the store did not answer until the lease expired. The work was stopped.
         """
         try:
             with self._lease:
@@ -101,7 +100,7 @@ class Attempt:
                 if self._abandoned is None and (self._limited is not None or not self._stop.is_set()):
                     self._finished = self._finish(error)
         except LeaseRanOut:
-            raise  # the job is left to its successor: this attempt may no longer write
+            raise  # this attempt may no longer write: the job is left to its successor
         except BaseException as failure:
             self.abandon(f"The attempt was ended by {type(failure).__name__}: {failure}".rstrip(": "))
             raise
@@ -116,16 +115,16 @@ class Attempt:
     def abandon(self, reason: str) -> bool:
         """Stop the work and fail the job with this reason, for a process that must exit now.
 
-        It takes about a second, at most :data:`ABANDON_LIMIT_S`. It is safe in a signal handler, from any thread, and when it is
-        called again: the first reason counts, and every caller waits for the one write.
+        Takes about a second, at most :data:`ABANDON_LIMIT_S`. Safe in signal handlers, from any thread, and when called again:
+        the first reason counts, and every caller waits for the one write.
 
-        :returns: ``False`` when the attempt had already ended by itself.
+        :returns: ``False`` if the attempt had already ended.
         """
         if self._finished:
             return False
         if self._first_to_abandon.acquire(blocking=False):
             self._abandoned = reason
-            # In a thread of its own: a signal handler may have stopped this one inside of the very locks that are needed here.
+            # In another thread: a signal handler may have interrupted this one while it holds the locks needed here.
             threading.Thread(target=self._abandon, name="snowpack-abandon", daemon=True).start()
         self._await_abandon()
         return True
@@ -142,7 +141,7 @@ class Attempt:
             self._work_left.wait(INTERRUPT_GRACE_S)
             left = self._left_work
             if not self._jobs.finish(self._claim, JobStatus.FAILED, self._results, error=self._abandoned, left_work=left):
-                # Cancelled before: no other process releases the lock for this attempt.
+                # Already cancelled: no other process releases the lock for this attempt.
                 self._jobs.release_lock(self._claim, left_work=left)
         except (StoreError, SQLAlchemyError):
             log.exception("abandon_failed: job %s; the sweep will find it when its lease runs out", self._claim.job.job_id)
@@ -155,14 +154,14 @@ class Attempt:
         threading.Thread(target=self._engine.interrupt, name="snowpack-interrupt", daemon=True).start()
 
     def _lose(self) -> None:
-        """Stop the work, because the fence has moved; when no action runs any more, our own terminal write may have moved it."""
+        """Stop the work because the fence has moved; if no action is running, our terminal write may have moved it."""
         if self._work_left.is_set():
             self._stop.set()
         else:
             self._stop_work()
 
     def _watch(self) -> None:
-        """Stop the work at its limit. The lease is kept, so that this attempt ends the job once its work has ended."""
+        """Stop the work at its limit, keeping the lease so that this attempt can end the job."""
         if self._limit is None or self._limited is not None or self._work_left.is_set():
             return
         running = self._engine.gb_hours
@@ -173,13 +172,13 @@ class Attempt:
             self._stop_work()
 
     def _may_go_on(self) -> bool:
-        """Renew or check the lease, and check the limit; ``False``: start nothing more."""
+        """Renew or check the lease, and check the limit; return ``False`` if nothing more may start."""
         if self._stop.is_set() or not self._lease.step():
             self._stop.set()
         return not self._stop.is_set()
 
     def _end_orphans(self) -> str | None:
-        """End what earlier attempts left running on a Spark server, and record this one's server; return why that failed."""
+        """End what earlier attempts left running on a Spark server, and record this attempt's server; return any error."""
         job, server = self._claim.job, self._engine.server
         give_up_at = time.monotonic() + ORPHAN_LIMIT_S
         while self._left_work:
@@ -200,7 +199,7 @@ class Attempt:
         return None
 
     def _end_own_work(self) -> None:
-        """End what this attempt left running on a Spark server: after a lost connection the work may continue there."""
+        """End what this attempt left running on a Spark server, where work may continue after a lost connection."""
         if self._works_on is None:
             return
         if not self._used_server:
@@ -213,7 +212,7 @@ class Attempt:
             log.warning("work_left_running: job %s keeps its table locked: %s", self._claim.job.job_id, problem)
 
     def _run_actions(self) -> str | None:
-        """Run the actions in order; return the error of the job."""
+        """Run the actions in order; return the job's error, if any."""
         error: str | None = None
         actions = self._claim.job.actions
         for place, action in enumerate(actions):
@@ -248,13 +247,13 @@ class Attempt:
             self._used_server = used_before or result.outcome is not ActionOutcome.SKIPPED
             return result
         except Exception as failure:  # noqa: BLE001 - whatever it is, the job ends with it
-            trace = redacted(traceback.format_exc())  # the trace of a chain of errors has all their messages
+            trace = redacted(traceback.format_exc())  # the traceback of chained errors has all their messages
             log.error("action_crashed: job %s, %s\n%s", self._claim.job.job_id, action, trace)
             cause = f"{type(failure).__name__}: {failure}"
             return ActionResult(action, ActionOutcome.FAILED, "Ended by an error", time.monotonic() - started, error=cause)
 
     def _finish(self, error: str | None) -> bool:
-        """Make the terminal write; it is repeated while the store does not answer, until the lease runs out."""
+        """Make the terminal write, repeating it while the store does not answer until the lease expires."""
         status, left = JobStatus.COMPLETED if error is None else JobStatus.FAILED, self._left_work
         all_ran = error is not None or len(self._results) == len(self._claim.job.actions)
         interrupted = any(result.outcome is ActionOutcome.INTERRUPTED for result in self._results)
@@ -324,9 +323,9 @@ def keep_claim(
     sign: SignOfLife | None = None,
     watch: Callable[[], None] = lambda: None,
 ) -> KeepAlive:
-    """Keep a claim alive: look at the fence at each ``fence_check``, and renew lease and table lock at each ``heartbeat``.
+    """Keep a claim alive: check the fence at each ``fence_check``, and renew lease and table lock at each ``heartbeat``.
 
-    :param sign: the sign of life of the worker, reported with each renewal.
+    :param sign: the worker's sign of life, reported with each renewal.
     :param watch: called at each ``fence_check``.
     """
     policy = jobs.policy

@@ -1,16 +1,15 @@
 """The order in which workers claim jobs: the highest priority first, and within a priority the databases in turn.
 
-A job's ``turn`` is drawn when it is submitted: the turn after the last waiting job of its database, and never before the turn
-that is being claimed. So each database has one job per turn, a database that was idle joins in the present turn, and a single job
-never waits for the whole backlog of another database. This is start-time fair queueing. It costs a submit two look-ups in an
-index and a claim none. Where nothing waits, the turns start again from the time: one turn per :data:`TICK`.
+A job gets its ``turn`` at submission: the turn after the last waiting job of its database, but not before the turn being claimed.
+Each database therefore has one job per turn, an idle database joins in the current turn, and a single job never waits for the
+whole backlog of another database. This is start-time fair queueing. A submit pays two index look-ups, a claim none. While no job
+waits, turns follow the clock: one turn per :data:`TICK`.
 
-A job that leaves the queue out of order, such as one that is cancelled or claimed by its id, leaves its turn unused. The later
-jobs of its database move up then (:func:`close_gaps`), the first of them to this turn and never before it: a database that has
-had its present turn does not get another one.
+A job that leaves the queue out of order, by a cancel or a claim by id, leaves its turn unused. The later jobs of its database
+then move up (:func:`close_gaps`), the first of them to this turn and never before it: no database gets its current turn twice.
 
-Jobs that are submitted at the same moment may get the same turn; then the older one is first. In the queue, a priority is stored
-as its ``rank``, the negative of it, so that the whole order is ascending and one index has it.
+Jobs submitted at the same moment may share a turn; the older one is first. The queue stores a priority as its negative, ``rank``,
+so that the whole order is ascending and one index covers it.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from airflow_snowpack.store.tables.jobs import job_queue
 
 RESCAN = timedelta(seconds=2)
 TICK = timedelta(milliseconds=10)
-"""The length of a turn where no job waits.
+"""The length of a turn while no job waits.
 
 Submits that race for an empty queue do not see each other. Their turns differ by the ticks between them, and the later database
-waits for as many jobs of the other one. A longer tick makes these fewer, but turns then run ahead of the time sooner: when they
-start again from the time, they are below the cursor, which passes over such jobs for up to :data:`RESCAN`.
+waits for that many jobs of the other one. A longer tick makes these fewer, but lets turns run ahead of the clock sooner: turns
+that follow the clock again are then below the cursor, which skips such jobs for up to :data:`RESCAN`.
 """
 
 FRONT = 0
-"""Before every turn: a job that was requeued has had its turn already."""
+"""Before every turn: a requeued job has already had its turn."""
 
 ORDER = (job_queue.c.rank, job_queue.c.turn, job_queue.c.enqueued_at)
 
@@ -49,7 +48,7 @@ class QueuePosition(NamedTuple):
 
     @classmethod
     def of(cls, row: Any) -> QueuePosition:
-        """Return the place of a row, or of another value with these attributes."""
+        """Return the place of a row, or of any value with these attributes."""
         return cls(row.rank, row.turn, row.enqueued_at)
 
     @property
@@ -67,7 +66,7 @@ FROM_HERE = sa.tuple_(*ORDER) >= _here
 
 
 def turn_of(moment: datetime) -> int:
-    """Return the turn at this time where no job waits: the parameter ``b_turn`` of :func:`next_turn`."""
+    """Return the current turn while no job waits: the parameter ``b_turn`` of :func:`next_turn`."""
     return (moment - EVER) // TICK
 
 
@@ -76,26 +75,23 @@ def next_turn(catalog_id: sa.ColumnElement[str], rank: sa.ColumnElement[int], da
     waiting = job_queue.alias("waiting")
     same = sa.and_(waiting.c.claimed_at.is_(None), waiting.c.catalog_id == catalog_id, waiting.c.rank == rank)
     same = sa.and_(same, waiting.c.turn > sa.literal_column(f"{FRONT}"))
-    # The limits are part of the text, as in ``leases.py``.
+    # Literal limits, as in ``leases.py``.
     one: sa.ColumnClause[int] = sa.literal_column("1", sa.Integer)
     last = sa.select(waiting.c.turn + one).where(same, waiting.c.database_name == database).order_by(waiting.c.turn.desc())
-    # Only where the database has none: otherwise it is at most the turn of the first one of the database.
+    # Only if the database has no waiting job: otherwise this is at most the turn of its first one.
     present = sa.select(waiting.c.turn).where(same).order_by(waiting.c.turn)
     return sa.func.coalesce(last.limit(one).scalar_subquery(), present.limit(one).scalar_subquery(), _turn)
 
 
 def is_in_turn(conn: sa.Connection, queue: tuple[str, int, str], turn: int) -> bool:
-    """Return whether a job that has left the queue was in the present turn or before it, and so leaves no turn unused."""
+    """Return whether a job that left the queue was due by the current turn, and so leaves no turn unused."""
     catalog_id, rank, _ = queue
     earlier = conn.execute(EARLIER, {"b_group": catalog_id, "b_rank": rank, "b_turn": turn})
     return earlier.first() is None
 
 
 def close_gaps(conn: sa.Connection, gaps: Iterable[tuple[str, int, str, int]]) -> None:
-    """Move up the waiting jobs behind those that have left the queue out of order.
-
-    :param gaps: the catalog's id, the rank, the database and the turn of each job that has left.
-    """
+    """Move up the waiting jobs behind jobs that left the queue out of order, given as catalog id, rank, database and turn."""
     first: dict[tuple[str, int, str], int] = {}
     for catalog_id, rank, database, turn in sorted(gaps):
         if turn > FRONT:
@@ -128,12 +124,12 @@ EARLIER, MOVE_UP = _earlier(), _move_up()
 
 
 class ClaimCursor:
-    """The place from which the next claim searches, so that it does not scan what was claimed before.
+    """The place from which the next claim searches, so that it does not scan jobs that were claimed before.
 
-    While another session holds an old snapshot, Postgres cannot clear away the index entries of finished rows, and a
-    scan from the start of the queue meets all of them again at every claim. The cursor starts where the last claim
-    succeeded. It goes back to the start when nothing is found and at least every :data:`RESCAN`, because jobs of higher
-    priorities and returned ones have places before it, and a slow transaction may commit an older one late.
+    While another session holds an old snapshot, Postgres cannot remove the index entries of finished rows, and a scan from the
+    start of the queue would visit all of them at every claim. The cursor starts where the last claim succeeded. It returns to the
+    start when nothing is found and at least every :data:`RESCAN`, because jobs of higher priority and returned jobs have places
+    before it, and a slow transaction may commit an older job late.
     """
 
     def __init__(self) -> None:
@@ -146,11 +142,11 @@ class ClaimCursor:
         return self._start
 
     def found(self, place: QueuePosition) -> None:
-        """A claim took the row at this place."""
+        """Record that a claim took the row at this place."""
         self._start = max(self._start, place)
 
     def exhausted(self, now: datetime) -> bool:
-        """Nothing was found from here on: go back to the start; ``True`` when another try is worth it at once."""
+        """Return to the start after nothing was found; return ``True`` if another try at once is worthwhile."""
         again = self._start > START
         self._start, self._reset_at = START, now
         return again

@@ -1,11 +1,11 @@
-"""What a worker does with a job: claim it, renew the claim while the work goes on, and finish it.
+"""What a worker does with a job: claim it, renew the claim during the work, and finish it.
 
     claim = jobs.claim("worker-1")
     jobs.renew(claim)
     jobs.finish(claim, JobStatus.COMPLETED, results)
 
-The invariant: every write after a claim carries the claim's ``attempt_id``. Cancel, take-over and sweep move that fence:
-the attempt that lost it writes nothing and gets ``False``.
+The invariant: every write after a claim carries the claim's ``attempt_id``. Cancel, take-over and sweep move this fence; the
+attempt that lost it writes nothing and gets ``False``.
 """
 
 from __future__ import annotations
@@ -45,9 +45,8 @@ class Claims(JobReader):
     """The worker's part of the lifecycle.
 
     :param policy: lease, limits and back-off.
-    :param make_id: draws job ids and attempt ids.
-    :param orphans: ends what a killed worker left running on a Spark server; without it, such a table stays locked until the
-        sweep of a process that has it.
+    :param make_id: makes job ids and attempt ids.
+    :param orphans: ends what a killed worker left running on a Spark server; without it, the table stays locked.
     """
 
     def __init__(
@@ -68,10 +67,10 @@ class Claims(JobReader):
         self._cursor = ClaimCursor()
 
     def claim(self, worker_id: str, *, job_id: str | None = None, catalog_id: str = "") -> Claim | None:
-        """Claim the next visible job, or the one of this id; ``None`` when there is nothing to claim, or drain mode is on.
+        """Claim the next visible job, or the job of this id; return ``None`` if there is none, or in drain mode.
 
-        :param worker_id: shown to people as the holder of the claim.
-        :param catalog_id: of the catalog that the worker reaches: a job of another one is never claimed.
+        :param worker_id: displayed as the holder of the claim.
+        :param catalog_id: the worker's catalog: jobs of other catalogs are never claimed.
         """
         now = self.store.clock()
         if job_id is not None:
@@ -97,12 +96,13 @@ class Claims(JobReader):
         options: Mapping[str, Any] | None = None,
         plan: Mapping[str, Any] | None = None,
     ) -> Claim:
-        """Claim a job of this owner from the attempt that has it: the fence moves, and that attempt no longer counts.
+        """Claim a job of this owner from its current attempt: the fence moves, and that attempt no longer counts.
 
-        An Airflow retry does this instead of waiting for the lease of a process that may still be alive. The job is inline from
-        then on, also when it was queued before: no worker gets it, and it fails when the lease of its task runs out.
+        An Airflow retry uses this instead of waiting for the lease of a process that may still be alive. From then on the job is
+        inline, even if it was queued before: no worker gets it, and it fails when the lease of its task expires.
 
-        :param actions: run these from now on instead of the job's, by ``plan``; likewise ``options``.
+        :param actions: replace the job's actions, as ``plan`` does its plan.
+        :param options: replace the job's options.
         :raises NotTheOwner: the job has another owner.
         :raises JobNotFound, JobAlreadyFinished: there is nothing to take over.
         """
@@ -126,16 +126,16 @@ class Claims(JobReader):
         return self._claimed(row, worker_id, values, event="taken_over")
 
     def reclaim(self, claimant: str, worker_id: str, *, job_id: str | None = None, catalog_id: str = "") -> Claim | None:
-        """Take over a job that an earlier try of the same task has claimed; ``None`` when there is none.
+        """Take over a job that an earlier try of the same task has claimed; return ``None`` if there is none.
 
-        So the retry of a task that runs any job of the queue need not wait for the lease.
+        The retry of a task that runs any job of the queue then need not wait for the lease.
 
-        :param claimant: what the worker ids of all tries begin with.
+        :param claimant: the prefix of the worker ids of all tries.
         :param job_id: only this job; ``None`` for any.
         :param catalog_id: only a job of this catalog.
         """
         values = self._claim_values(worker_id, self.store.clock())
-        # Not LIKE, which takes upper and lower case for the same on SQLite.
+        # Not LIKE, which ignores case on SQLite.
         begins = sa.func.substr(job_queue.c.claimed_by, 1, len(claimant)) == claimant
         held = sa.select(job_queue.c.job_id).where(begins, job_queue.c.catalog_id == catalog_id)
         held = held.where(job_queue.c.job_id == job_id) if job_id is not None else held
@@ -148,7 +148,7 @@ class Claims(JobReader):
         return None if row is None else self._claimed(row, worker_id, values, event="taken_over")
 
     def renew(self, claim: Claim) -> bool:
-        """Move the end of the lease and of the table lock; ``False``: the fence has moved, stop the work."""
+        """Extend the lease and the table lock; ``False``: the fence has moved, stop the work."""
         until = self.store.clock() + self.policy.lease
         lock = {"b_key": claim.job.job_id, "b_table": claim.job.table.lock_key, "b_until": until}
 
@@ -164,11 +164,11 @@ class Claims(JobReader):
         return renewed
 
     def holds(self, claim: Claim) -> bool:
-        """Return whether this attempt still counts; reads one row."""
+        """Return whether this attempt still counts, from a single row."""
         return self.store.read(lambda conn: do.LEASES.holds(conn, claim.job.job_id, claim.attempt_id))
 
     def end_work(self, job: Job, attempts: Sequence[int]) -> None:
-        """End what attempts at a job left running on its Spark server; return when nothing of it runs any more.
+        """End what attempts at a job left running on its Spark server, and return when all of it has ended.
 
         :raises WorkStillRunning: this process cannot reach Spark servers.
         :raises SnowpackError: the server does not answer, or something still runs; call again.
@@ -180,14 +180,14 @@ class Claims(JobReader):
         self.orphans.end(job.spark_server, job.job_id, attempts)
 
     def note_server(self, claim: Claim, server: str | None) -> bool:
-        """Record, before the work starts, which server continues it if this process is killed; ``None``: none does.
+        """Record, before the work starts, the server that continues it if this process is killed; ``None`` for none.
 
-        :returns: ``False`` when the fence has moved; then nothing was written.
+        :returns: ``False`` without a write if the fence has moved.
         """
         return self._update_running(claim, spark_server=server)
 
     def record_progress(self, claim: Claim, results: Sequence[ActionResult]) -> bool:
-        """Store the results so far, fenced, so that they are visible while the job runs and survive its worker."""
+        """Store the results so far, fenced, to show them while the job runs and to keep them if its worker is lost."""
         written = self._update_running(claim, results=results_to_json(results))
         if written:
             self._record_action(claim, results[-1])
@@ -207,12 +207,12 @@ class Claims(JobReader):
         *,
         left_work: bool = False,
     ) -> bool:
-        """Write the terminal state, remove the queue row and unlock the table, all fenced and in one transaction.
+        """Write the terminal state, remove the queue row and unlock the table, fenced and in one transaction.
 
         :param status: ``COMPLETED``, ``FAILED``, or ``CANCELLED`` for a job that its worker stopped at a limit.
         :param error: why it failed. A failed job always has an error, by which lists find it.
         :param left_work: a Spark server may still work for this attempt: the table stays locked until a sweep has ended that.
-        :returns: ``False`` when the fence has moved; then nothing was written, and ``writeback_stale_attempt`` is logged.
+        :returns: ``False`` if the fence has moved; then nothing was written, and ``writeback_stale_attempt`` is logged.
         """
         if not status.is_terminal:
             raise ValueError(f"An attempt ends as completed, failed or cancelled, not as {status}.")
@@ -240,9 +240,9 @@ class Claims(JobReader):
         return True
 
     def release_lock(self, claim: Claim, *, left_work: bool = False) -> bool:
-        """Unlock the table after a running job was cancelled; its worker calls it when it has left the table.
+        """Unlock the table of a job that was cancelled while it ran; called by its worker once it has left the table.
 
-        It does nothing while the job is active, or when another attempt was the last: then the lock is that attempt's.
+        Does nothing while the job is active, or if another attempt came later: then the lock belongs to that attempt.
 
         :param left_work: a Spark server may still work for this attempt: a sweep ends that, and then unlocks the table.
         """
@@ -279,19 +279,19 @@ class Claims(JobReader):
         return repeatable(lambda conn: step(conn, values), lambda conn: self._claimed_before(conn, values))
 
     def _claimed_before(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
-        """Find the claim whose answer was lost: the fence is ours alone, so a job that carries it is ours."""
+        """Return the claim whose answer was lost: no other claim has our fence."""
         query = sa.select(jobs, *ORDER)
         query = query.join_from(jobs, job_queue, jobs.c.job_id == job_queue.c.job_id)
         return conn.execute(query.where(job_queue.c.attempt_id == values["b_attempt"])).first()
 
     def _ended_before(self, conn: sa.Connection, values: Mapping[str, Any]) -> bool:
-        """Find the terminal write whose answer was lost: a job with our fence, status and time was ended by us."""
+        """Return whether the terminal write whose answer was lost went through: then the job has our fence, status and time."""
         ours = sa.and_(jobs.c.job_id == values["b_key"], jobs.c.attempt_id == values["b_attempt"])
         ended = sa.and_(jobs.c.status == values["b_status"], jobs.c.completed_at == values["b_now"])
         return conn.execute(sa.select(jobs.c.job_id).where(ours, ended)).first() is not None
 
     def _locked_active(self, conn: sa.Connection, job_id: str) -> Job:
-        """Lock a job that has not ended: its queue row first, as every step does."""
+        """Lock an active job: its queue row first, as every step does."""
         conn.execute(sa.select(job_queue.c.job_id).where(job_queue.c.job_id == job_id).with_for_update())
         job = self._locked_job(conn, job_id)
         if job.status.is_terminal:
@@ -319,7 +319,7 @@ class Claims(JobReader):
 
 
 def _finish_locked(conn: sa.Connection, values: Mapping[str, Any], *, lock_key: str) -> bool:
-    """Finish a job, and leave its lock to the sweep: a Spark server may still write to the table."""
+    """Finish a job, but leave its lock to the sweep, because a Spark server may still write to the table."""
     if conn.execute(do.LEASES.release, values).rowcount != 1:
         return False
     if conn.execute(do.end_job(left_work=True), values).first() is None:
@@ -330,7 +330,7 @@ def _finish_locked(conn: sa.Connection, values: Mapping[str, Any], *, lock_key: 
 
 
 def _steps_of(store: Store) -> PostgresSteps | SqliteSteps:
-    # Imported here: psycopg and the statements for it cost a short task on SQLite more than all the rest of its work.
+    # Imported here: importing psycopg and its statements would cost a short task on SQLite more than the rest of its work.
     if store.is_postgres:
         from airflow_snowpack.jobs.steps_postgres import PostgresSteps
 
@@ -341,6 +341,6 @@ def _steps_of(store: Store) -> PostgresSteps | SqliteSteps:
 
 
 def _close_gap(conn: sa.Connection, row: sa.Row[Any]) -> None:
-    """Move up the jobs behind one that was claimed by its id, unless it was in turn."""
+    """Move up the jobs behind one that was claimed by its id, unless it was due."""
     if not is_in_turn(conn, queue := queue_of(job_from(row)), row.turn):
         close_gaps(conn, [(*queue, row.turn)])

@@ -1,4 +1,4 @@
-"""Drain mode: nothing is submitted, claimed or swept, while running jobs finish and pending ones wait.
+"""Drain mode: nothing is submitted, claimed or swept; running jobs finish and pending jobs wait.
 
 It is switched on before the store is moved or upgraded (the specification's "backend migration").
 """
@@ -14,7 +14,7 @@ from airflow_snowpack.store.tables.jobs import switches
 
 
 def read_drain(conn: sa.Connection) -> DrainState:
-    """Read the switch; it is off until it is first used."""
+    """Return the state of the switch; off until first used."""
     row = conn.execute(sa.select(switches).where(switches.c.name == DRAIN)).first()
     if row is None:
         return DrainState(on=False)
@@ -22,7 +22,7 @@ def read_drain(conn: sa.Connection) -> DrainState:
 
 
 def write_drain(store: Store, *, on: bool, by: str | None, reason: str | None, actor: Actor | None = None) -> DrainState:
-    """Set the switch. While drain mode is on, switching it on again changes its reason, if one is given, and nothing else."""
+    """Set the switch. Switching it on while it is on only changes the reason, if one is given."""
     reason = reason and storable(reason)
     values = {"enabled": on, "changed_at": store.clock(), "changed_by": by and storable(by), "reason": reason}
     switched = upsert(switches, values, where=switches.c.enabled != on).values(name=DRAIN, **values)
@@ -30,7 +30,7 @@ def write_drain(store: Store, *, on: bool, by: str | None, reason: str | None, a
     renewed = renewed.where(switches.c.name == DRAIN, switches.c.enabled, switches.c.reason.is_distinct_from(reason))
 
     def write(conn: sa.Connection) -> DrainState:
-        # Another process may set it in between: only a row that comes back was changed here.
+        # Another process may set it in between: only a returned row was changed here.
         change = None
         if read_drain(conn).on != on and conn.execute(switched.returning(switches.c.name)).first() is not None:
             change = "drain_on" if on else "drain_off"

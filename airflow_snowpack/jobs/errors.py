@@ -18,8 +18,7 @@ class JobError(SnowpackError, kind=Kind.FAILED):
 class TableLocked(JobError, kind=Kind.CONFLICT):
     """The table is locked.
 
-    :ivar lock: its holder, since when and until when.
-    :param waiting: the holder is a job that waits for a worker, and keeps the lock for as long as it waits.
+    :param waiting: the holder is a job that waits for a worker, and keeps the lock while it waits.
     :param left_on: the Spark server that may still work for the holder, a job that has ended.
     """
 

@@ -1,9 +1,9 @@
-"""Why a job has not run yet, and what comes next for a table: one answer for the API, the pages and the command line.
+"""Why a job has not run yet, and what comes next for a table: one explanation for API, pages and command line.
 
     str(explain(jobs, job))                                       # 'Waiting for a worker: 3 jobs ahead, 1 worker busy.'
     explain_tables(jobs, [table])[table].next_step.render(clock)  # the same, with the times as clock() formats them
 
-It only reads, by several statements: each sentence was true at one moment.
+It only reads, in several statements: each sentence was true at one moment.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ PLANNED_AGAIN = "The next pass plans the table again."
 
 @dataclass(frozen=True, slots=True)
 class TableExplanation:
-    """What is going on with the maintenance of a table.
+    """The state of a table's maintenance.
 
-    :param last: its newest job that was not a dry run.
-    :param plan: its newest dry run.
-    :param lock: its lock.
+    :param last: the newest job that was not a dry run.
+    :param plan: the newest dry run.
     :param next_step: what comes next, or what it waits for.
     """
 
@@ -42,10 +41,7 @@ class TableExplanation:
 def explain_tables(
     jobs: Jobs, tables: Iterable[TableName], first_steps: Mapping[TableName, str] | None = None
 ) -> dict[TableName, TableExplanation]:
-    """Explain these tables.
-
-    :param first_steps: the next step of a table without a job, for tables whose health is known.
-    """
+    """Return the explanation of each table; ``first_steps`` has the next step of tables without a job whose health is known."""
     wanted, first = list(tables), first_steps or {}
     last, plans = jobs.latest(wanted), jobs.latest(wanted, dry_run=True)
     locks = {lock.table: lock for lock in jobs.locks.list()}
@@ -63,7 +59,7 @@ def explain_tables(
 
 
 def explain(jobs: Jobs, job: Job) -> Text:
-    """Explain what a job waits for, how far it is, or how it ended."""
+    """Explain what a job waits for, its progress, or how it ended."""
     if job.status.is_terminal:
         return _ended(job)
     places, now = jobs.places([job.job_id]), jobs.store.clock()
@@ -72,7 +68,7 @@ def explain(jobs: Jobs, job: Job) -> Text:
 
 
 def _ahead(jobs: Jobs, places: Iterable[QueuePlace], now: datetime) -> Mapping[str, int]:
-    """Return how many jobs are ahead of each that waits for a worker."""
+    """Return how many jobs are ahead of each job that waits for a worker."""
     waiting = [place.job_id for place in places if place.claimed_at is None and place.visible_at <= now]
     return jobs.ahead_of(waiting) if waiting else {}
 

@@ -1,9 +1,9 @@
-"""The events of a job's life, written best-effort beside the job.
+"""The events of jobs, written best-effort.
 
-The job's own row is the truth and is written with its transaction; the history is for people. A history that cannot be written is
-logged and never fails the work. A background thread writes in batches, so that a busy worker pays one statement for many events,
-and ends when nothing is left to write. :meth:`History.flush` writes what is left, before a process ends. All heartbeats of an
-attempt are one entry with their number and the time of the last one: an attempt that runs for a day sends 1,440.
+A job's row is the truth, written in its transaction; the history is for display. A history that cannot be written is logged and
+never fails the work. A background thread writes in batches, so that a busy worker pays one statement for many events, and exits
+when nothing is left to write. :meth:`History.flush` writes the rest before a process ends. All heartbeats of an attempt are one
+entry with their number and the time of the last one: an attempt that runs for a day sends 1,440.
 
     history.record(job_id, "claimed", attempt_id, worker="w1")
     history.of(job_id)
@@ -31,11 +31,11 @@ log = logging.getLogger(__name__)
 BATCH_SECONDS = 0.2
 HEARTBEAT = "heartbeat"
 GOES_ON = frozenset({HEARTBEAT, "action"})
-"""After these events an attempt may send further heartbeats."""
+"""Events after which an attempt may send further heartbeats."""
 
 
 def _insert_batch() -> Any:
-    """A whole batch as one parameter: on Postgres half the cost of a row at a time."""
+    """Return the insert of a whole batch as one parameter: on Postgres half the cost of a row at a time."""
     typed = [sa.column(name, job_history.c[name].type) for name in ("job_id", "at", "event", "attempt_id", "detail")]
     rows = sa.func.json_to_recordset(sa.bindparam("rows", type_=sa.JSON)).table_valued(*typed).render_derived(with_types=True)
     return sa.insert(job_history).from_select([column.name for column in typed], sa.select(rows))
@@ -59,27 +59,27 @@ class History:
         self._problem = Recurring(log)
 
     def record(self, job_id: str, event: str, attempt_id: str | None = None, **detail: Any) -> None:
-        """Note an event; it reaches the database a moment later."""
+        """Record an event; the background thread writes it shortly afterwards."""
         kept = {name: storable_error(value) if isinstance(value, str) else value for name, value in detail.items()}
         entry = {"job_id": job_id, "at": self._store.clock(), "event": event, "attempt_id": attempt_id, "detail": kept}
         with self._guard:
             self._pending.append(self._counted(entry) if event == HEARTBEAT else entry)
             if event not in GOES_ON:
                 self._beats.pop(attempt_id or "", None)
-            if self._writer is None or not self._writer.is_alive():  # also after a fork, which takes no threads along
+            if self._writer is None or not self._writer.is_alive():  # also after a fork, which does not copy threads
                 self._start_writer()
 
     def _start_writer(self) -> None:
         writer = threading.Thread(target=self._write_in_batches, name="snowpack-history", daemon=True)
         try:
             writer.start()
-        except RuntimeError as error:  # no further thread can be started; the next event or flush writes this one, too
+        except RuntimeError as error:  # no further thread can be started; the next event or flush writes this one too
             log.debug("history_not_written yet: %s", error)
         else:
             self._writer = writer
 
     def _counted(self, beat: dict[str, Any]) -> dict[str, Any]:
-        """Return the entry of all heartbeats of an attempt so far, at the moment of the first."""
+        """Return the entry of all heartbeats of an attempt so far, dated at the first."""
         before = self._beats.get(beat["attempt_id"])
         detail = {"count": 1 if before is None else before["detail"]["count"] + 1, "last_at": beat["at"].isoformat()}
         counted = {**(before or beat), "detail": detail}
@@ -87,7 +87,7 @@ class History:
         return counted
 
     def flush(self) -> None:
-        """Write what is pending, now, in this thread."""
+        """Write what is pending in this thread."""
         with self._writing:
             with self._guard:
                 batch, self._pending = self._pending, []
@@ -106,7 +106,7 @@ class History:
         self.flush()
 
     def of(self, job_id: str) -> list[HistoryEntry]:
-        """The events of one job, oldest first."""
+        """Return the events of one job, oldest first."""
         self.flush()
         query = (
             sa.select(job_history).where(job_history.c.job_id == storable(job_id)).order_by(job_history.c.at, job_history.c.id)
@@ -143,7 +143,7 @@ class History:
 
 
 def _keep_beats(conn: sa.Connection, entries: Iterable[dict[str, Any]]) -> None:
-    """Replace the entry of each attempt's heartbeats, or write the first one."""
+    """Update the heartbeat entry of each attempt, or insert the first one."""
     for entry in entries:
         same = sa.and_(*(job_history.c[name] == entry[name] for name in ("job_id", "event", "attempt_id")))
         if not conn.execute(sa.update(job_history).where(same).values(detail=entry["detail"])).rowcount:
@@ -151,10 +151,9 @@ def _keep_beats(conn: sa.Connection, entries: Iterable[dict[str, Any]]) -> None:
 
 
 def record_change(store: Store, claim: Claim, result: ActionResult) -> None:
-    """Record in the lineage what an action changed of its table, if anything; a failure is logged.
+    """Record in the lineage what an action changed in its table, if anything; a failure is logged.
 
-    It is recorded when the action has ended and not with the terminal write: what an action committed is in the table, whichever
-    process ends the job.
+    Recorded when the action ends, not with the terminal write: its commits are in the table, whichever process ends the job.
     """
     if result.change is None:
         return

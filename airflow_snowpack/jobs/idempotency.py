@@ -1,4 +1,4 @@
-"""Idempotency keys: a request that is sent twice, because its answer was lost, is one job.
+"""Idempotency keys: a request that is repeated because its answer was lost is one job.
 
 A key belongs to the actor that used it. It is written in one transaction with the job and expires after a day, or when its job is
 deleted. The same key with another request is refused, as in the IETF's draft of the ``Idempotency-Key`` header.
@@ -34,40 +34,34 @@ PLANNED = ("auto",)
 KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 
-# As text, because in ON CONFLICT … WHERE, SQLAlchemy would give the subquery an idempotency_keys of its own.
+# As text: in ON CONFLICT … WHERE, SQLAlchemy would add another idempotency_keys to the subquery.
 job_of_key = jobs.c.job_id == sa.literal_column("idempotency_keys.job_id", sa.Text)
 job_is_deleted = sa.exists().where(job_of_key, jobs.c.deleted_at.is_not(None))
 
 
 class KeyTaken(Exception):
-    """Inside of this room only: another transaction was first with the same key."""
+    """Another transaction was first with the same key; internal to this room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """The job that a request became.
-
-    :param again: the same request had come before, with the same key, and this is the job that it became then.
-    """
+    """The job of a request; ``again`` if the request was repeated with the same key, and the job already existed."""
 
     job: Job
     again: bool = False
 
 
 class KeepsJob(Protocol):
-    """What a submission writes in one transaction with its job, so that the same request never becomes a second job."""
+    """What a submission writes in one transaction with its job, so that a repeated request never becomes a second job."""
 
     def keep(self, conn: sa.Connection, job_id: str, now: datetime) -> None:
-        """Store the id of the job; an error undoes the submission."""
+        """Store the job's id; an error undoes the submission."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RequestKey:
-    """The idempotency key of one request of an actor.
-
-    :param fingerprint: a digest of the table, the actions, the options and the priority.
-    """
+    """The idempotency key of one request of an actor; the fingerprint digests table, actions, options and priority."""
 
     actor: str
     key: str
@@ -88,21 +82,21 @@ class RequestKey:
     ) -> RequestKey:
         """Return the key of a request.
 
-        :param planned: a plan chooses the actions and options, so that they may differ when the same request comes again.
-        :raises InvalidKey: the key has not 1 to 255 printable ASCII characters.
+        :param planned: a plan chooses the actions and options, so they may differ when the request is repeated.
+        :raises InvalidKey: the key is not 1 to 255 printable ASCII characters.
         """
         if not KEY.fullmatch(key):
             raise InvalidKey(key)
         actions, options = (PLANNED, None) if planned else (actions, options)
         parts: list[Any] = [table.lock_key, sorted(str(action) for action in actions), options or {}, dry_run]
-        # Left out where it is the default, so that keys from before there were priorities still match.
+        # Left out if it is the default, so that keys from before priorities existed still match.
         parts += [] if priority == DEFAULT_PRIORITY else [priority]
         return cls(actor.name, key, hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest())
 
     def find_job(self, conn: sa.Connection, now: datetime) -> str | None:
-        """Return the id of the job that this request became before.
+        """Return the id of the job that this request created before.
 
-        :raises KeyUsedBefore: the key came with another request.
+        :raises KeyUsedBefore: the key was used with another request.
         """
         mine = sa.and_(idempotency_keys.c.actor == self.actor, idempotency_keys.c.key == self.key)
         row = conn.execute(sa.select(idempotency_keys).where(mine, ~_expired(now))).first()

@@ -1,13 +1,13 @@
-"""Lists of jobs, newest first, in pages.
+"""Pages of jobs, newest first.
 
     page = reader.page(JobFilter(statuses={JobStatus.FAILED}), limit=50)
     more = reader.page(JobFilter(statuses={JobStatus.FAILED}), after=page.next, limit=50)
 
-The invariant: a page begins right after the last job of the page before, and its jobs are read by one statement. So jobs that are
-submitted or end meanwhile make no job appear twice, and no job that matches throughout is left out.
+The invariant: a page begins right after the last job of the previous page, and one statement reads its jobs. Jobs that are
+submitted or end meanwhile therefore never make a job appear twice, and no job that matches throughout is missed.
 
-No page reads more than :data:`MAX_EXAMINED` jobs. Where no index covers the filter (a search, for example), a page may end before
-it is full, even without any job; its cursor continues from the last job that was read.
+No page reads more than :data:`MAX_EXAMINED` jobs. If no index covers the filter (a search, for example), a page may end before it
+is full, even without any job; its cursor continues from the last job that was read.
 """
 
 from __future__ import annotations
@@ -32,18 +32,16 @@ NEWEST_FIRST = Keyset(jobs.c.submitted_at, jobs.c.job_id, descending=True)
 IN_THE_QUEUE = frozenset({JobStatus.PENDING, JobStatus.RUNNING})
 WITH_ERROR = frozenset({JobStatus.FAILED, JobStatus.CANCELLED})
 MAX_EXAMINED = 20_000
-"""How many jobs a page or a count reads at most when no index covers its filter; it takes a fraction of a second."""
+"""The most jobs that a page or a count reads if no index covers its filter; takes a fraction of a second."""
 SEARCHED = (jobs.c.table_key, jobs.c.job_id, jobs.c.submitted_by, jobs.c.owner, jobs.c.error, jobs.c.cancelled_by)
 
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs to list; a field that is left out does not restrict the list.
+    """Which jobs to list; omitted fields do not restrict the list.
 
-    :param table: jobs of this table; without a ``catalog_id``, of the tables with its name in every catalog.
-    :param statuses: any of these.
-    :param search: part of the table's name, the job's id, the name of who submitted, owns or cancelled it, or its error;
-        case-insensitive.
+    :param table: jobs of this table; without a ``catalog_id``, of the tables with this name in every catalog.
+    :param search: part of the table's name, the job's id, its error, or who submitted, owns or cancelled it; case-insensitive.
     :param dag_id: jobs of this DAG's task instances.
     :param since: submitted at this time or later.
     :param until: submitted before this time.
@@ -62,8 +60,8 @@ class JobFilter:
 class JobPage(Page[Job]):
     """A page of jobs.
 
-    :param searched_to: when the page ended after :data:`MAX_EXAMINED` jobs and before it was full: when the last of them was
-        submitted. Older jobs may match the filter too.
+    :param searched_to: if the page ended at :data:`MAX_EXAMINED` jobs before it was full: when the last of them was submitted.
+        Older jobs may match the filter too.
     """
 
     searched_to: datetime | None = None
@@ -71,17 +69,14 @@ class JobPage(Page[Job]):
 
 @dataclass(frozen=True, slots=True)
 class JobCounts:
-    """How many jobs of each status match a filter.
-
-    :param capped: the statuses of which there may be more.
-    """
+    """How many jobs of each status match a filter; for ``capped`` statuses the number is a lower bound."""
 
     by_status: dict[JobStatus, int]
     capped: frozenset[JobStatus]
 
 
 def read_page(conn: sa.Connection, which: JobFilter, after: str | None, limit: int) -> JobPage:
-    """Read a page of the jobs that match the filter.
+    """Return a page of the jobs that match the filter.
 
     :raises InvalidCursor: ``after`` is not the cursor of a page.
     """
@@ -96,10 +91,10 @@ def read_page(conn: sa.Connection, which: JobFilter, after: str | None, limit: i
 def last_examined(conn: sa.Connection, which: JobFilter, after: str | None) -> Place | None:
     """Return the place at which a page that starts after this cursor stops reading.
 
-    It is found first, and then bounds the page's statement: so the next page starts exactly where this one ended, whatever is
+    It is found first and then bounds the page's statement, so that the next page starts exactly where this one ended, whatever is
     submitted or deleted between the two statements.
 
-    :returns: ``None`` when an index covers the whole filter, or fewer than :data:`MAX_EXAMINED` jobs are left.
+    :returns: ``None`` if an index covers the whole filter, or fewer than :data:`MAX_EXAMINED` jobs are left.
     """
     return _last_read(conn, which, after) if _is_examined(which) else None
 
@@ -110,7 +105,7 @@ def _last_read(conn: sa.Connection, which: JobFilter, after: str | None) -> Plac
 
 
 def _is_examined(which: JobFilter) -> bool:
-    """Return whether no index covers the whole filter. Active jobs are few, and found by the queue."""
+    """Return whether no index covers the whole filter. Active jobs are few, and found through the queue."""
     if which.statuses and which.statuses <= IN_THE_QUEUE and which.table is None and which.dag_id is None:
         return False
     both = which.table is not None and which.dag_id is not None
@@ -134,9 +129,9 @@ def _walked_by_index(which: JobFilter, after: str | None) -> sa.Select[Any]:
 
 
 def page_query(which: JobFilter, after: str | None, limit: int, last: Place | None = None) -> sa.Select[Any]:
-    """Select a page of jobs, newest first: by one short index scan, or by one for each of several statuses.
+    """Select a page of jobs, newest first: by one short index scan, or one for each of several statuses.
 
-    It is a single statement: between two of them a job could change its status, and be found twice or not at all.
+    A single statement: between two of them a job could change its status, and be found twice or not at all.
 
     :param last: the last place to read.
     """
@@ -149,9 +144,7 @@ def page_query(which: JobFilter, after: str | None, limit: int, last: Place | No
 
 
 def _walk(statuses: Set[JobStatus], where: Sequence[sa.ColumnElement[bool]]) -> sa.Select[Any]:
-    """Jobs, newest first. Those in the queue are read and sorted by themselves: a database that does not know how few they are
-    would rather walk over all jobs in order until it has met enough of them.
-    """
+    """Select jobs, newest first. Queued ones are read first and then sorted, or the planner might scan all jobs in order."""
     if not statuses or not statuses <= IN_THE_QUEUE:
         return sa.select(jobs).where(*where, *_of(statuses)).order_by(*NEWEST_FIRST.order())
     active = sa.select(jobs).where(*where, *_kept(statuses)).cte("active").prefix_with("MATERIALIZED")
@@ -160,15 +153,13 @@ def _walk(statuses: Set[JobStatus], where: Sequence[sa.ColumnElement[bool]]) -> 
 
 
 def count_by_status(conn: sa.Connection, rows: sa.FromClause) -> dict[JobStatus, int]:
-    """Count rows by their column ``status``."""
+    """Count rows by their ``status`` column."""
     found = {row[0]: row[1] for row in conn.execute(sa.select(rows.c.status, sa.func.count()).group_by(rows.c.status))}
     return {status: found.get(status.value, 0) for status in JobStatus}
 
 
 def count(conn: sa.Connection, which: JobFilter, at_most: int) -> JobCounts:
-    """Count the jobs of each status that match the rest of the filter: up to ``at_most`` of each, or among those that one page
-    reads where no index covers the filter.
-    """
+    """Count the matching jobs of each status: up to ``at_most`` each or, without a fitting index, among those a page reads."""
     rest = replace(which, statuses=frozenset())
     if _is_examined(replace(rest, statuses=frozenset({JobStatus.COMPLETED}))):
         return _count_examined(conn, rest)
@@ -191,11 +182,11 @@ def _count_walked(conn: sa.Connection, which: JobFilter, at_most: int) -> int:
 
 
 def read_latest(conn: sa.Connection, table_keys: Sequence[str], catalog_id: str, *, dry_run: bool) -> list[Job]:
-    """Return the newest job, or the newest dry run, of each of these tables of one catalog that has one."""
+    """Return the newest job, or newest dry run, of each of these tables of one catalog."""
     rows = sa.func.json_array_elements_text if conn.dialect.name == "postgresql" else sa.func.json_each
     key = rows(sa.bindparam("table_keys", list(table_keys), type_=sa.JSON)).table_valued(sa.column("value", sa.Text))
     newest = sa.select(jobs.c.job_id).where(jobs.c.table_key == key.c.value, jobs.c.catalog_id == catalog_id)
-    # Dry runs have an index, which a parameter would hide from the planner: most tables have many jobs and not one dry run.
+    # A literal condition: a parameter would hide the dry runs' index from the planner; most tables have many jobs but no dry run.
     newest = newest.where(jobs.c.dry_run if dry_run else ~jobs.c.dry_run, IS_LIVE)
     newest = newest.order_by(*NEWEST_FIRST.order()).limit(1)
     ids = [job_id for job_id in conn.execute(sa.select(newest.scalar_subquery()).select_from(key)).scalars() if job_id]
@@ -203,7 +194,7 @@ def read_latest(conn: sa.Connection, table_keys: Sequence[str], catalog_id: str,
 
 
 def _conditions(which: JobFilter, after: str | None) -> list[tuple[Set[JobStatus], list[sa.ColumnElement[bool]]]]:
-    """Return the statuses and the conditions of each index scan: several short scans instead of one long one."""
+    """Return the statuses and conditions of each index scan: several short scans instead of one long one."""
     common = [*_narrow(which), *NEWEST_FIRST.beyond(after)]
     if (which.table is not None or which.dag_id is not None) and which.statuses:
         return [(frozenset(), [*common, jobs.c.status.in_(sorted(which.statuses))])]
@@ -240,7 +231,7 @@ def _narrow(which: JobFilter) -> list[sa.ColumnElement[bool]]:
     if which.until is not None:
         where.append(jobs.c.submitted_at < which.until)
     if which.search:
-        # Both sides in lower case by the database: SQLite knows only ASCII, and Python more than either.
+        # Both sides in lower case by the database: SQLite lowers only ASCII, and Python more than either database.
         text = sa.func.lower(re.sub(r"([/%_])", r"/\1", storable(which.search)))
         where.append(sa.or_(*(sa.func.lower(column).contains(text, escape="/") for column in SEARCHED)))
     return where

@@ -1,12 +1,11 @@
-"""Locks on tables, for jobs and for other writers that keep maintenance away while they write.
+"""Table locks, for jobs and for other writers that keep maintenance away while they write.
 
     locks = TableLocks(store)
     lock = locks.acquire(table, holder="etl/2026-11-21", ttl=timedelta(hours=4))
     ...
     locks.release(table, holder="etl/2026-11-21")
 
-The invariant: a table has at most one holder, and only the holder releases it. A lock that has expired is free, unless it
-belongs to a job that is still in the queue.
+The invariant: a table has at most one holder, and only the holder releases it. An expired lock is free unless its job is queued.
 """
 
 from __future__ import annotations
@@ -28,18 +27,16 @@ ACQUIRE = statements.lock_table(for_job=False)
 
 
 class TableLocks:
-    """Acquires, lists and releases the locks."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def acquire(self, table: TableName, holder: str, *, ttl: timedelta) -> TableLock:
-        """Acquire the lock, or renew it when this holder has it already.
+        """Acquire the lock, or renew it if this holder already has it.
 
         :param holder: a name of your choice; the same name releases.
         :param ttl: how long the lock lasts without renewal.
         :raises TableLocked: another holder has it.
-        :raises ValueError: an empty holder, or a ``ttl`` that is not positive.
+        :raises ValueError: the holder is empty, or ``ttl`` is not positive.
         """
         if not holder.strip():
             raise ValueError("The holder of a lock is empty. Pass a name, such as the DAG's and the task's.")
@@ -63,11 +60,11 @@ class TableLocks:
         force: bool = False,
         expires_at: datetime | None = None,
     ) -> bool:
-        """Release the lock; return ``False`` when this holder does not have it, which is no error.
+        """Release the lock; return ``False`` if this holder does not have it.
 
-        :param actor: who releases a lock that may be another one's; ``None`` for the holder itself.
+        :param actor: who releases another holder's lock; ``None`` for the holder itself.
         :param force: for the audit trail.
-        :param expires_at: release only a lock that expires then, which the holder has not renewed since it was read.
+        :param expires_at: release the lock only if it still expires then, i.e. was not renewed since it was read.
         """
         mine = sa.delete(table_locks).where(table_locks.c.table_key == table.lock_key, table_locks.c.holder == holder)
         if expires_at is not None:
@@ -89,17 +86,17 @@ class TableLocks:
         return None if row is None else lock_from(row)
 
     def blocking(self, table: TableName) -> TableLock | None:
-        """Return the lock that blocks other holders now; ``None`` for no lock, and for one that is abandoned."""
+        """Return the lock that blocks other holders now; ``None`` for no lock or an abandoned one."""
         return self.blocking_each([table])[table]
 
     def blocking_each(self, tables: Collection[TableName]) -> dict[TableName, TableLock | None]:
-        """Return the blocking lock of each table, as :meth:`blocking`, in one statement."""
+        """Return the :meth:`blocking` lock of each table, in one statement."""
         query = sa.select(table_locks).where(~statements.abandoned_lock).params(b_now=self._store.clock())
         keys = {table.lock_key for table in tables}
         rows = {row.table_key: row for row in self._store.all_by_key(query, table_locks.c.table_key, keys)}
         return {table: lock_from(row) if (row := rows.get(table.lock_key)) is not None else None for table in tables}
 
     def list(self) -> list[TableLock]:
-        """Return all locks, the oldest first."""
+        """Return all locks, oldest first."""
         query = sa.select(table_locks).order_by(table_locks.c.acquired_at, table_locks.c.table_key)
         return [lock_from(row) for row in self._store.all(query)]

@@ -5,8 +5,8 @@
     claim = jobs.claim("worker-1")
     jobs.finish(claim, JobStatus.COMPLETED, results)
 
-The invariant: **for one job at most one attempt ever writes a terminal state**, see ``claims.py``. Lock, job and queue row are
-written in one transaction and go in one transaction, so that no crash can leave one without the others.
+The invariant: **at most one attempt ever writes a job's terminal state**, see ``claims.py``. Lock, job and queue row are written
+in one transaction and removed in one transaction, so no crash leaves one without the others.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from airflow_snowpack.store.tables.jobs import job_queue, jobs
 
 
 class Jobs(Claims):
-    """Every step of the lifecycle; :class:`JobReader` has what only reads, and :class:`Claims` what a worker does.
+    """Every step of the lifecycle; :class:`JobReader` has the reads, and :class:`Claims` the worker's steps.
 
-    Each change takes the ``actor`` that requests it. With one, its entry in the audit trail is written in the same transaction;
-    without one, as for what a task of Airflow does, there is none.
+    Each change takes the ``actor`` that requests it, and writes its audit entry in the same transaction; without an actor, as for
+    tasks of Airflow, there is no entry.
     """
 
     def submit(
@@ -69,14 +69,14 @@ class Jobs(Claims):
         """Lock the table, record the job and queue it, in one transaction.
 
         :param options: per action, as JSON values.
-        :param priority: from -1000 to 1000; jobs with a higher one are claimed first.
-        :param plan: what decided about the actions, see :class:`~airflow_snowpack.jobs.model.Job`.
-        :param submitted_by: the actor's name when there is one.
+        :param submitted_by: if there is no actor.
         :param owner: who may take the job over later, see :meth:`take_over`.
+        :param priority: from -1000 to 1000; higher priorities are claimed first.
+        :param plan: what decided about the actions, see :class:`~airflow_snowpack.jobs.model.Job`.
         :param rerun_of: the job that this one repeats, for the audit trail.
         :param key: written with the job, see :meth:`submit_once`.
-        :param awaited: the owner is a task that waits for the end of the job, see :class:`~airflow_snowpack.jobs.model.Job`.
-        :param table_uuid: of the table as it is now; the job runs on no other one.
+        :param awaited: the owner is a task that waits for the job, see :class:`~airflow_snowpack.jobs.model.Job`.
+        :param table_uuid: of the current table; the job runs on no other one.
         :raises DrainModeOn: submissions are refused; nothing was written.
         :raises TableLocked: another job or holder has the table; nothing was written.
         :raises InvalidPriority: the priority is out of range.
@@ -97,7 +97,7 @@ class Jobs(Claims):
         submit = repeatable(write, lambda conn: self._was_submitted(conn, job))
         step = self._step if key is None else self.store.transact
         while not step(submit):
-            self._refuse(table)  # returns when the table has become free since
+            self._refuse(table)  # returns if the table has become free since
         self._submitted(job)
         return job
 
@@ -116,8 +116,7 @@ class Jobs(Claims):
     ) -> Claim:
         """Submit a job and claim it at once, for a process that runs it itself.
 
-        No other worker ever gets this job: not in between, and not when its lease runs out. Then the sweep fails it, and an
-        Airflow retry or the next run submits it again.
+        No other worker ever gets this job, not even when its lease expires. Then the sweep fails it, and a retry submits another.
 
         :raises DrainModeOn, TableLocked: as :meth:`submit`.
         """
@@ -148,7 +147,7 @@ class Jobs(Claims):
         actor: Actor | None = None,
         key: RequestKey | None = None,
     ) -> Job:
-        """Record a dry run: completed at once, with no lock and no queue row.
+        """Record a completed dry run, without a lock or a queue row.
 
         :param results: what each action would do.
         :param key: as for :meth:`submit`.
@@ -185,10 +184,10 @@ class Jobs(Claims):
         results: Sequence[ActionResult] | None = None,
         table_uuid: str | None = None,
     ) -> Submission:
-        """Submit a job or, with ``results``, record a dry run; the same request with the same key again returns the same job.
+        """Submit a job or, with ``results``, record a dry run; the same request with the same key returns the same job.
 
-        :param key: an idempotency key, which belongs to the actor; ``None``: each request is a new one.
-        :param table_uuid: as in :meth:`submit`; no part of the request.
+        :param key: the actor's idempotency key; with ``None`` each request is new.
+        :param table_uuid: as in :meth:`submit`; not part of the request.
         :raises DrainModeOn, TableLocked: as :meth:`submit`; nothing was written.
         :raises InvalidKey, KeyUsedBefore: the key cannot be used for this request.
         """
@@ -202,15 +201,15 @@ class Jobs(Claims):
                 return Submission(self.submit(table, actions, **asked, table_uuid=table_uuid))
             return Submission(self.record_dry_run(table, actions, results, **asked))
         except (TableLocked, KeyTaken):
-            # The same request may have come twice at once, and the other one was first.
+            # The same request may have arrived twice at once, and the other one was first.
             if request is None or (before := self.submitted_before(request)) is None:
                 raise
             return Submission(before, again=True)
 
     def submitted_before(self, request: RequestKey) -> Job | None:
-        """Return the job that the same request with the same key became before.
+        """Return the job that the same request with the same key created before.
 
-        :raises KeyUsedBefore: the key came with another request.
+        :raises KeyUsedBefore: the key was used with another request.
         """
         now = self.store.clock()
         job_id = self.store.read(lambda conn: request.find_job(conn, now))
@@ -222,7 +221,7 @@ class Jobs(Claims):
     def rerun(self, job_id: str, *, actor: Actor | None = None, table_uuid: str | None = None) -> Job:
         """Submit the request of a job again.
 
-        :param table_uuid: as in :meth:`submit`. A plan stays one of the table that it was made for.
+        :param table_uuid: as in :meth:`submit`; ignored for a plan, which stays bound to its table.
         :raises JobNotFound: there is no such job.
         :raises DrainModeOn, TableLocked: as :meth:`submit`.
         """
@@ -240,14 +239,14 @@ class Jobs(Claims):
         unless_inline: bool = False,
         reason: str = CANCELLED,
     ) -> Job:
-        """Cancel a pending or running job, for good.
+        """Cancel a pending or running job for good.
 
-        The fence is revoked and the queue row removed. A pending job frees its table at once; that of a running job
-        stays locked until its worker has left it, or until the lease has run out and the sweep frees it.
+        The fence is revoked and the queue row removed. The table of a pending job is unlocked at once; that of a running job
+        stays locked until its worker has left it, or until its lease has expired and a sweep unlocks the table.
 
-        :param by: who cancels, for the record; the actor's name when there is one.
-        :param unless_inline: cancel the job only if no task runs it inline.
-        :param reason: becomes the error of the job.
+        :param by: who cancels, if there is no actor.
+        :param unless_inline: refuse if a task runs the job inline.
+        :param reason: becomes the job's error.
         :raises JobNotFound, JobAlreadyFinished: there is nothing to cancel.
         :raises JobRunsInTask: a task runs the job inline, and ``unless_inline`` is set.
         """
@@ -263,7 +262,7 @@ class Jobs(Claims):
             turn = conn.execute(sa.delete(job_queue).where(job_queue.c.job_id == job_id).returning(job_queue.c.turn)).scalar_one()
             if job.status is JobStatus.PENDING:
                 close_gaps(conn, [(*queue_of(job), turn)])
-                # The work of a lost attempt may still run on a Spark server; the sweep ends that, and then frees the table.
+                # The work of a lost attempt may still run on a Spark server; the sweep ends it and then unlocks the table.
                 unlock = do.unlock_table() if job.spark_server is None else do.expire_lock()
                 conn.execute(unlock, {"b_key": job_id, "b_table": job.table.lock_key, "b_now": now})
             write_audit(conn, self.store, actor, "cancel", job_id, **_named(job.table))
@@ -277,7 +276,7 @@ class Jobs(Claims):
     def delete(self, job_id: str, *, actor: Actor | None = None) -> None:
         """Hide a finished job; its row stays for the audit.
 
-        :raises JobNotFound: no such job, or deleted before.
+        :raises JobNotFound: there is no such job, or it was already deleted.
         :raises JobStillActive: it is pending or running.
         """
         now, job_id = self.store.clock(), storable(job_id)
@@ -295,10 +294,10 @@ class Jobs(Claims):
         self._events.record(job_id, "deleted")
 
     def sweep(self, *, actor: Actor | None = None) -> SweepReport:
-        """Return jobs whose lease ran out to the queue, fail those without attempts left, free locks whose holder is gone.
+        """Requeue jobs whose lease has expired, fail those without attempts left, and unlock the tables of lost holders.
 
-        Does nothing in drain mode. What a dead worker left running on a Spark server is ended first, outside of the
-        transaction: until it has ended, its job does not fail here and its table stays locked.
+        Does nothing in drain mode. Work of a dead worker on a Spark server is ended first, outside the transaction: until it has
+        ended, its job does not fail and its table stays locked.
         """
         ended = frozenset() if self.drain().on else end_orphans(self.store, self.policy, self.orphans)
         report = rescue(self.store, self.policy, ended, actor)
@@ -309,13 +308,13 @@ class Jobs(Claims):
         return report
 
     def set_drain(self, on: bool, *, by: str | None = None, reason: str | None = None, actor: Actor | None = None) -> DrainState:
-        """Switch drain mode. While it is on, switching it on again changes its reason, if one is given, and nothing else."""
+        """Switch drain mode. Switching it on while it is on only changes the reason, if one is given."""
         return write_drain(self.store, on=on, by=actor.name if actor else by, reason=reason, actor=actor)
 
     def break_lock(self, table: TableName, holder: str, *, actor: Actor, force: bool = False) -> TableLock | None:
-        """Release the lock of a holder that is gone; ``None`` when this holder does not have it.
+        """Release the lock of a lost holder; return ``None`` if this holder does not have it.
 
-        :param holder: who has it, so that no other lock is released by mistake.
+        :param holder: the expected holder, so that no other lock is released by mistake.
         :param force: also while the worker of a cancelled job may still write to the table.
         :raises LockInUse: the holder may still write to the table.
         """
@@ -330,7 +329,7 @@ class Jobs(Claims):
         self._events.flush()
 
     def close(self) -> None:
-        """Write what is pending and close the store."""
+        """Write the pending history and close the store."""
         self._events.close()
         self.store.close()
 
@@ -372,7 +371,7 @@ class Jobs(Claims):
         return job_parameters(job) | more | {"b_rank": -job.priority, "b_turn": turn_of(now)}
 
     def _was_submitted(self, conn: sa.Connection, job: Job) -> bool:
-        """The same for a submit, whose job id is ours alone."""
+        """Return whether a submit whose answer was lost went through: no other submit has our job id."""
         return conn.execute(sa.select(jobs.c.job_id).where(jobs.c.job_id == job.job_id)).first() is not None
 
     def _refuse(self, table: TableName) -> None:
@@ -383,7 +382,7 @@ class Jobs(Claims):
         if lock is None:
             return
         if lock.expires_at <= self.store.clock():
-            # Its job may have lost its worker, and the installation may have no sweep on a schedule.
+            # Its job may have lost its worker, and the installation may have no scheduled sweep.
             self.sweep()
             lock = self.locks.blocking(table)
         if lock is not None:
@@ -394,7 +393,7 @@ class Jobs(Claims):
     def _refuse_while_in_use(self, lock: TableLock, force: bool) -> None:
         job = self.find(lock.holder)
         if job is None:
-            return  # not a job's lock: its holder is a name that the user gave
+            return  # not a job's lock: the holder is a name that a user chose
         if not job.status.is_terminal:
             raise LockInUse(lock, f"job {job.job_id} is {job.status}", "Cancel the job instead.")
         if job.spark_server is not None and not force:

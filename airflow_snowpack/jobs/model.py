@@ -1,4 +1,4 @@
-"""The values of the job lifecycle: what a job is, which states it has, what a claim and a result hold."""
+"""The values of the job lifecycle: jobs and their states, claims, and results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class JobStatus(StrEnum):
 
 TERMINAL = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED})
 
-# From each state, the states that may follow. RUNNING may follow itself: a take-over moves the fence and the job goes on running.
+# The states that may follow each state. RUNNING may follow itself: a take-over moves the fence while the job keeps running.
 TRANSITIONS: Mapping[JobStatus, frozenset[JobStatus]] = {
     JobStatus.PENDING: frozenset({JobStatus.RUNNING, JobStatus.CANCELLED}),
     JobStatus.RUNNING: frozenset(
@@ -44,9 +44,9 @@ TRANSITIONS: Mapping[JobStatus, frozenset[JobStatus]] = {
 class ActionOutcome(StrEnum):
     """How an action ended.
 
-    ``PARTIAL``: some file groups were committed and some were not. ``CONFLICT``: a writer's commit won and nothing of this action
-    counts; the table is as the writer left it. ``INTERRUPTED``: it was stopped by a cancel, a shutdown or a moved fence.
-    ``SKIPPED``: the table's metadata shows that there was nothing to do, and nothing was run.
+    ``PARTIAL``: some file groups were committed and some were not. ``CONFLICT``: a writer's commit won, and nothing of this
+    action was committed. ``INTERRUPTED``: it was stopped by a cancel, a shutdown or a moved fence. ``SKIPPED``: the table's
+    metadata shows that there is nothing to do, and nothing was run.
     """
 
     SUCCEEDED = "succeeded"
@@ -59,11 +59,10 @@ class ActionOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What an action changed of its table.
+    """What an action changed in its table.
 
     :param before: the snapshot that it started from; ``None`` for a table without one.
-    :param after: the current snapshot afterwards; the same one when only old snapshots or files were removed.
-    :param location: the table's location.
+    :param after: the current snapshot afterwards; the same if only old snapshots or files were removed.
     """
 
     before: int | None
@@ -72,9 +71,9 @@ class TableChange:
 
 
 CANCELLED = "Cancelled by user"
-"""The error of a cancelled job, in the specification's words; who cancelled it is ``Job.cancelled_by``."""
+"""The error of a cancelled job, in the specification's words; ``Job.cancelled_by`` has the user."""
 COUNTED_ONLY = ("considered_", "kept_", "off_size_")
-"""Prefixes of the metrics that count what there is, and not what was done."""
+"""Prefixes of metrics that count what exists rather than what was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +81,11 @@ class ActionResult:
     """What one action did.
 
     :param message: for people, such as "Compacted 87 files into 12".
-    :param metrics: the same as numbers; file counts and bytes, by name.
-    :param error: the cause in full when the action did not succeed.
+    :param metrics: file counts and bytes, by name.
+    :param error: the full cause if the action did not succeed.
     :param final: running the action again with the same options would fail in the same way.
-    :param gb_hours: GB of the Spark session's memory times the hours of the work in it; ``None`` where that is not known.
-    :param change: what it changed of the table, which goes into the lineage and not into the job; ``None`` for nothing known.
+    :param gb_hours: GB of the Spark session's memory times the hours of the work in it; ``None`` if unknown.
+    :param change: what it changed in the table, for the lineage, not stored with the job; ``None`` if unknown.
     """
 
     action: str
@@ -105,28 +104,26 @@ class ActionResult:
 
     @property
     def has_work(self) -> bool:
-        """Whether its metrics show anything that was done, or that a dry run would do."""
+        """Whether its metrics show work that was done, or that a dry run found."""
         return any(number for name, number in self.metrics.items() if not name.startswith(COUNTED_ONLY))
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One request for maintenance of one table, as the store has it.
+    """One request for maintenance of one table, as stored.
 
-    :param priority: jobs with a higher one are claimed first; see :mod:`airflow_snowpack.jobs.priority`.
-    :param owner: who may take the job over at once, such as an Airflow task instance across its tries; ``None`` for no one.
-    :param inline: it belongs to the process that submitted it and never goes to another worker.
-    :param awaited: its owner is a task that waits for its end; the sweep cancels it when Airflow has ended the task.
-    :param attempt: how many times it was claimed or taken over.
+    :param priority: higher priorities are claimed first; see :mod:`airflow_snowpack.jobs.priority`.
+    :param owner: may take the job over at once, such as an Airflow task instance across its tries.
+    :param inline: the job belongs to the process that submitted it and never goes to another worker.
+    :param awaited: the owner is a task that waits for the job; the sweep cancels the job once Airflow has ended the task.
+    :param attempt: the number of claims and take-overs.
     :param attempt_id: the fence; ``None`` while no attempt has the job.
-    :param started_at: when the present or last attempt began; ``None`` while the job waits, also for another attempt.
-    :param results: one per action that ran, in order; of the present or last attempt, like ``started_at``.
+    :param started_at: when the current or last attempt began; ``None`` while the job waits, also between attempts.
+    :param results: one per action that ran, in order; of the current or last attempt, like ``started_at``.
     :param spark_server: the Airflow connection of the Spark Connect server on which an attempt may have left work running;
-        ``None``: nothing of this job runs outside of its worker.
-    :param cancelled_by: who cancelled it.
-    :param plan: the plan that it runs, as JSON: why each action runs or is skipped, and what that was estimated to take; ``None``
-        for a job whose actions were requested.
-    :param table_uuid: of the table for which it was submitted: it runs on no other table of the same name; ``None``: not known.
+        ``None`` if nothing runs outside of the worker.
+    :param plan: as JSON: why each action runs or is skipped, with its estimate; ``None`` for a job whose actions were requested.
+    :param table_uuid: of the table at submission: the job runs on no other table of this name; ``None`` if unknown.
     """
 
     job_id: str
@@ -154,7 +151,7 @@ class Job:
 
     @property
     def work(self) -> str:
-        """The actions that it runs, for people: without those that its plan skips."""
+        """The actions that it runs, for display, without those that its plan skips."""
         if self.plan is None:
             return ", ".join(self.actions)
         runs = (decision["action"] for decision in self.plan["decisions"] if decision["verdict"] != "skip")
@@ -163,9 +160,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to run a job until the lease runs out or the fence moves.
+    """The right to run a job until the lease expires or the fence moves.
 
-    :param attempt_id: the fence: uuid4 hex, new with every claim; every later write carries it.
+    :param attempt_id: the fence, a uuid4 in hex, new with every claim; every later write carries it.
     """
 
     job: Job
@@ -177,10 +174,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class TableLock:
-    """The lock of a table.
-
-    :param holder: a job's id, or the name that an operator gave.
-    """
+    """The lock of a table; the holder is a job's id, or a name that an operator chose."""
 
     table: TableName
     holder: str
@@ -190,12 +184,12 @@ class TableLock:
 
 @dataclass(frozen=True, slots=True)
 class LifecyclePolicy:
-    """The periods and limits of the lifecycle; the defaults are the specification's.
+    """The periods and limits of the lifecycle, with the specification's defaults.
 
     :param lease: how long a claim lasts without a heartbeat.
     :param heartbeat: how often the worker renews claim and lock.
     :param fence_check: how often the worker checks whether its job was cancelled or taken over.
-    :param max_attempts: after this many attempts whose lease ran out, the sweep fails the job.
+    :param max_attempts: the number of attempts with an expired lease after which the sweep fails the job.
     :param retry_base: a requeued job waits ``retry_base * 2 ** attempt``.
     """
 
@@ -208,7 +202,7 @@ class LifecyclePolicy:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One event of a job, written best-effort beside the job itself."""
+    """One event of a job, written best-effort."""
 
     job_id: str
     at: datetime
@@ -222,7 +216,7 @@ class SweepReport:
     """What a sweep did: the ids of requeued and of failed jobs, and the tables that it unlocked.
 
     :param cancelled: the ids of jobs whose task has ended in Airflow.
-    :param paused: drain mode is on, so it did nothing.
+    :param paused: drain mode is on, and the sweep did nothing.
     """
 
     requeued: tuple[str, ...] = ()
@@ -233,13 +227,12 @@ class SweepReport:
 
     @property
     def changed(self) -> bool:
-        """Whether it did anything."""
         return bool(self.requeued or self.failed or self.unlocked)
 
 
 @dataclass(frozen=True, slots=True)
 class DrainState:
-    """Whether drain mode is on, and since when, by whom and why."""
+    """Whether drain mode is on, since when, by whom and why."""
 
     on: bool
     since: datetime | None = None
@@ -251,11 +244,11 @@ class DrainState:
 class QueueState:
     """The queue at one moment.
 
-    :param depth: how many jobs a worker could claim now; none while drain mode is on.
-    :param held: how many it could claim if drain mode were off.
-    :param oldest: since when the oldest of all these has been waiting.
-    :param delayed: how many wait for the end of their back-off.
-    :param running: how many are claimed.
+    :param depth: the number of jobs that a worker could claim now; 0 in drain mode.
+    :param held: the number that it could claim without drain mode.
+    :param oldest: since when the oldest of them has been waiting.
+    :param delayed: the number of jobs in back-off.
+    :param running: the number of claimed jobs.
     """
 
     depth: int
@@ -267,11 +260,11 @@ class QueueState:
 
 @dataclass(frozen=True, slots=True)
 class QueuePlace:
-    """The place of an active job: in the queue, or claimed by a worker.
+    """The place of an active job, queued or claimed.
 
-    :param rank: the job's priority, negative; ``turn``: see :mod:`airflow_snowpack.jobs.claim_order`.
+    :param rank: the negative priority; ``turn``: see :mod:`airflow_snowpack.jobs.claim_order`.
     :param visible_at: claimable from then on; for a claimed job the end of its lease.
-    :param attempt: how many times it was claimed or taken over.
+    :param attempt: the number of claims and take-overs.
     """
 
     job_id: str
@@ -287,7 +280,7 @@ class QueuePlace:
 
 @dataclass(frozen=True, slots=True)
 class QueueSample:
-    """How many jobs waited and how many ran at one moment."""
+    """How many jobs waited and ran at one moment."""
 
     at: datetime
     waiting: int
@@ -295,29 +288,22 @@ class QueueSample:
 
 
 class Engine(Protocol):
-    """What does the work of a job, one action at a time; the lifecycle knows this protocol and not Spark."""
+    """Does the work of a job, one action at a time; keeps Spark out of the lifecycle."""
 
     @property
     def server(self) -> str | None:
-        """The name of the server that continues the work when this process is killed; ``None``: the work ends with it."""
+        """The server that continues the work if this process is killed; ``None`` if the work ends with it."""
         ...
 
     @property
     def gb_hours(self) -> float | None:
-        """GB·h of the running action so far, 0 while none runs; ``None`` where the memory of the session is not known."""
+        """GB·h of the running action so far, 0 while none runs; ``None`` if the session's memory is unknown."""
         ...
 
     def run(self, job: Job, action: str) -> ActionResult:
-        """Run the action to its end.
-
-        :returns: also for an expected failure, such as a conflict, a failed Spark job or an interrupt. What is raised fails the
-            attempt.
-        """
+        """Run the action to its end; a conflict, failed Spark job or interrupt is a result, an exception fails the attempt."""
         ...
 
     def interrupt(self) -> None:
-        """Stop the running action for good, from another thread; calling it again, or with nothing running, does nothing.
-
-        After an interrupt, :meth:`run` starts nothing more.
-        """
+        """Stop the running action for good, from another thread, and let :meth:`run` start nothing more; idempotent."""
         ...

@@ -1,4 +1,4 @@
-"""The priority of a job: of the jobs that wait, those with the highest one run first. Schedules have the same range."""
+"""The priority of a job: waiting jobs with the highest priority run first. Schedules have the same range."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ DEFAULT_PRIORITY = 0
 
 
 def check_priority(priority: int) -> int:
-    """Return the priority.
-
-    :raises InvalidPriority: it is not a whole number between -1000 and 1000.
-    """
-    # True and 1.0 are equal to 1, and the database would store either.
+    """:raises InvalidPriority: it is not a whole number between -1000 and 1000."""
+    # True and 1.0 equal 1, and the database would store either.
     if isinstance(priority, bool) or not isinstance(priority, int) or priority not in PRIORITIES:
         raise InvalidPriority(priority, PRIORITIES[0], PRIORITIES[-1])
     return priority

@@ -57,12 +57,12 @@ class JobReader:
         self._events = History(store)
 
     def action_histories(self, tables: Collection[TableName]) -> dict[TableName, ActionHistory]:
-        """Return what past jobs did to each table, action by action, in one statement for each thousand tables."""
+        """Return what past jobs did to each table, per action, in one statement per thousand tables."""
         return read_histories(self.store, tables)
 
     def find_owned(self, owner: str) -> Job | None:
-        """Return the pending or running job of this owner, if there is one."""
-        # The owner's jobs are few and the queue may be long. A scalar subquery, unlike EXISTS, is never turned into a join that
+        """Return the pending or running job of this owner, if any."""
+        # An owner has few jobs, but the queue may be long. Unlike EXISTS, a scalar subquery is never turned into a join that
         # starts from the queue.
         is_active = sa.select(job_queue.c.job_id).where(job_queue.c.job_id == jobs.c.job_id).scalar_subquery().is_not(None)
         query = sa.select(jobs).where(jobs.c.owner == storable(owner), is_active).order_by(jobs.c.submitted_at.desc()).limit(1)
@@ -70,48 +70,45 @@ class JobReader:
         return None if row is None else job_from(row)
 
     def last_owned(self, owner: str) -> Job | None:
-        """Return the newest job of this owner, in whatever state; ``None`` for none."""
+        """Return the newest job of this owner in any state, or ``None``."""
         query = sa.select(jobs).where(jobs.c.owner == storable(owner), IS_LIVE).order_by(jobs.c.submitted_at.desc()).limit(1)
         row = self.store.first(query)
         return None if row is None else job_from(row)
 
     def awaited(self) -> list[Job]:
-        """Return the pending and running jobs whose tasks wait for their end."""
-        # From the queue, which is short, to its jobs by their keys.
+        """Return the pending and running jobs whose tasks wait for them."""
+        # From the queue, which is short, to its jobs by key.
         query = sa.select(jobs).join(job_queue, job_queue.c.job_id == jobs.c.job_id)
         return [job_from(row) for row in self.store.all(query.where(jobs.c.awaited, ~jobs.c.inline))]
 
     def get(self, job_id: str) -> Job:
-        """:raises JobNotFound: no such job, or it was deleted."""
+        """:raises JobNotFound: there is no such job, or it was deleted."""
         job = self._first(jobs.c.job_id == storable(job_id), IS_LIVE)
         if job is None:
             raise JobNotFound(job_id)
         return job
 
     def statuses(self, job_ids: Collection[str]) -> dict[str, JobStatus | JobNotFound]:
-        """Return the status of several jobs, in one statement; ``JobNotFound`` for one that is not there or was deleted."""
+        """Return the status of several jobs in one statement; ``JobNotFound`` for a missing or deleted job."""
         query = sa.select(jobs.c.job_id, jobs.c.status).where(IS_LIVE)
         found = {row.job_id: JobStatus(row.status) for row in self.store.all_by_key(query, jobs.c.job_id, job_ids)}
         return {job_id: found.get(storable(job_id)) or JobNotFound(job_id) for job_id in job_ids}
 
     def find(self, job_id: str) -> Job | None:
-        """Return the job, also a deleted one; ``None`` when it never existed."""
+        """Return the job, even if deleted; ``None`` if it never existed."""
         return self._first(jobs.c.job_id == storable(job_id))
 
     def find_all(self, job_ids: Collection[str]) -> dict[str, Job]:
-        """Return these jobs by their ids, in one statement; those that were deleted or never existed are left out."""
+        """Return these jobs by id, in one statement; deleted and missing ones are left out."""
         rows = self.store.all_by_key(sa.select(jobs).where(IS_LIVE), jobs.c.job_id, job_ids)
         return {row.job_id: job_from(row) for row in rows}
 
     def ids_beginning(self, beginning: str, *, limit: int = 10) -> list[str]:
-        """Return the ids that begin with the short id of a list; deleted jobs are left out."""
+        """Return the ids that start with a short id, without deleted jobs."""
         return self.store.ids_beginning(jobs.c.job_id, beginning, limit, IS_LIVE)
 
     def queue_depth(self, catalog_id: str | None = None) -> int:
-        """Count the jobs that a worker could claim now, by which a pool of workers is scaled.
-
-        :param catalog_id: only jobs of this catalog.
-        """
+        """Count the jobs that a worker could claim now (default: of all catalogs); pools of workers scale by it."""
         query = sa.select(sa.func.count()).select_from(job_queue).where(self._claimable())
         query = query if catalog_id is None else query.where(job_queue.c.catalog_id == catalog_id)
         return int(self.store.scalar(query))
@@ -130,8 +127,8 @@ class JobReader:
         return {row.catalog_id: row.waiting for row in self.store.all(counted.group_by(job_queue.c.catalog_id))}
 
     def running_in_workers(self) -> dict[str, int]:
-        """Count the jobs of the queue that workers run, by ``catalog_id``; without those that tasks run inline."""
-        # A look-up for each row of the queue: as a join, Postgres without statistics would scan all jobs.
+        """Count the jobs that queue workers run, by ``catalog_id``, without those that tasks run inline."""
+        # A look-up for each row of the queue: for a join, Postgres without statistics would scan all jobs.
         inline = sa.select(jobs.c.inline).where(jobs.c.job_id == job_queue.c.job_id).scalar_subquery()
         counted = sa.select(job_queue.c.catalog_id, sa.func.count().label("running")).where(~unclaimed, ~inline)
         return {row.catalog_id: row.running for row in self.store.all(counted.group_by(job_queue.c.catalog_id))}
@@ -143,41 +140,38 @@ class JobReader:
     def page(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 100) -> JobPage:
         """Return a page of the jobs that match the filter, newest first.
 
-        :param after: the ``next`` of the page before.
+        :param after: ``next`` of the previous page.
         :raises InvalidCursor: ``after`` is not the cursor of a page.
         """
         return self.store.read(lambda conn: read_page(conn, which, after, limit))
 
     def count(self, which: JobFilter = EVERYTHING, *, at_most: int = 10_000) -> JobCounts:
-        """Count the jobs of each status that fit the rest of the filter, up to ``at_most`` of each; see ``listing.py``."""
+        """Count the jobs of each status that match the rest of the filter, up to ``at_most`` of each; see ``listing.py``."""
         return self.store.read(lambda conn: count(conn, which, at_most))
 
     def count_open(self) -> dict[JobStatus, int]:
-        """Count the jobs that are pending and running; finished ones are not read."""
-        # From the queue, a look-up for each of its rows: as a join, Postgres without statistics would scan all jobs.
+        """Count the pending and the running jobs."""
+        # From the queue, a look-up for each row: for a join, Postgres without statistics would scan all jobs.
         status = sa.select(jobs.c.status).where(jobs.c.job_id == job_queue.c.job_id).scalar_subquery()
         queued = sa.select(status.label("status")).select_from(job_queue).subquery()
         found = self.store.read(lambda conn: count_by_status(conn, queued))
         return {status: found[status] for status in (JobStatus.PENDING, JobStatus.RUNNING)}
 
     def count_recent(self, period: timedelta, *, at_most: int = 10_000) -> dict[JobStatus, int]:
-        """Count the jobs that were submitted within this period by their status, of the ``at_most`` newest."""
+        """Count the jobs submitted within this period by status, among the ``at_most`` newest."""
         recent = sa.and_(IS_LIVE, jobs.c.submitted_at >= self.store.clock() - period)
         newest = sa.select(jobs.c.status).where(recent).order_by(*NEWEST_FIRST.order()).limit(at_most).subquery()
         return self.store.read(lambda conn: count_by_status(conn, newest))
 
     def recent(self, since: datetime, *, at_most: int) -> list[RecentJob]:
-        """Return the jobs that are active or ended since this moment, newest first, in one statement; no dry runs.
+        """Return the jobs that are active or ended since this time, newest first, without dry runs, in one statement.
 
-        :param at_most: how many of those that ended, and how many of those that are active.
+        :param at_most: of the ended jobs, and again of the active ones.
         """
         return read_recent(self.store, since, at_most)
 
     def latest(self, tables: Iterable[TableName], *, dry_run: bool = False) -> dict[TableName, Job]:
-        """Return the newest job of each table that has one.
-
-        :param dry_run: the newest dry run instead.
-        """
+        """Return the newest job, or the newest dry run, of each table that has one."""
         keys: dict[str, list[str]] = {}
         for table in tables:
             keys.setdefault(table.catalog_id, []).append(str(table))
@@ -205,7 +199,7 @@ class JobReader:
         return state_from(self.store.first(query))
 
     def places(self, job_ids: Iterable[str]) -> dict[str, QueuePlace]:
-        """Return the places of these jobs in the queue; finished ones have none."""
+        """Return the places of these jobs in the queue; finished jobs have none."""
         ids = [*job_ids]
         rows = self.store.all(sa.select(job_queue).where(job_queue.c.job_id.in_(ids))) if ids else ()
         return {row.job_id: place_from(row) for row in rows}
@@ -220,10 +214,10 @@ class JobReader:
         return {row.job_id: row.ahead for row in self.store.all_by_key(query, job_queue.c.job_id, job_ids)}
 
     def queue_over_time(self, period: timedelta = timedelta(days=1), steps: int = 96) -> list[QueueSample]:
-        """Count how many jobs waited and ran, at evenly spaced times up to now.
+        """Count the waiting and the running jobs at evenly spaced times up to now.
 
-        A job waits from its submission to its start and runs until its end; that it was requeued in between is not counted. Jobs
-        that were submitted more than a day before the period count only while they are active.
+        A job waits from its submission to its start and runs until its end; requeues are not counted. Jobs submitted more than a
+        day before the period count only while they are active.
         """
         now = self.store.clock()
         since = now - period
@@ -260,6 +254,6 @@ class JobReader:
 
 
 def _add(counts: list[int], moments: list[datetime], begin: datetime, end: datetime) -> None:
-    """Count a span, which includes its begin and not its end."""
+    """Count a span that includes its begin but not its end."""
     for index in range(bisect_left(moments, begin), bisect_left(moments, end)):
         counts[index] += 1

@@ -1,4 +1,4 @@
-"""The jobs of a period, with as little of each as a report needs."""
+"""The jobs of a period, with only what a report needs."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class RecentJob:
 
 
 def is_withdrawn(job: Job | RecentJob) -> bool:
-    """Return whether a pass has cancelled the job, and no user: the next pass plans its table again."""
+    """Return whether a pass, not a user, has cancelled the job: the next pass plans its table again."""
     return job.status is JobStatus.CANCELLED and job.cancelled_by is None and job.error not in (None, CANCELLED)
 
 
 def shown_status(job: Job | RecentJob) -> str:
-    """Return the status for people: ``withdrawn`` for a job that a pass has cancelled."""
+    """Return the status for display: ``withdrawn`` for a job that a pass has cancelled."""
     return "withdrawn" if is_withdrawn(job) else job.status.value
 
 
@@ -55,9 +55,9 @@ COLUMNS = (
 
 
 def read_recent(store: Store, since: datetime, at_most: int) -> list[RecentJob]:
-    """Return the jobs that are active or ended since a moment, newest first, in one statement; no dry runs.
+    """Return the jobs that are active or ended since a time, newest first, without dry runs, in one statement.
 
-    :param at_most: how many of those that ended, and how many of those that are active: a long queue hides no job that ended.
+    :param at_most: of the ended jobs, and again of the active ones, so that a long queue hides no ended job.
     """
     live = sa.select(*COLUMNS).where(IS_LIVE, ~J.dry_run).order_by(*NEWEST_FIRST.order()).limit(at_most)
     ended = live.where(J.submitted_at >= since - LONGEST_WAIT, J.completed_at >= since)

@@ -1,11 +1,10 @@
-"""Rescues what a crashed worker left behind: its job is requeued or fails for good, and its table is unlocked.
+"""Rescues the jobs of crashed workers: a job is requeued or fails for good, and its table is unlocked.
 
-Several processes may do so at once: expired rows are locked with SKIP LOCKED, and each write is fenced by the attempt that was
-seen.
+Several processes may do so at once: expired rows are locked with SKIP LOCKED, and each write is fenced by the attempt read.
 
 A Spark Connect server continues a statement whose client was killed. The invariant: while ``jobs.spark_server`` names a server,
-an attempt of this job may have left work there, so the table stays locked. Only a process that has seen the work end clears it:
-the attempt itself, its successor, or the rescuer.
+an attempt of this job may have left work there, so the table stays locked. Only a process that has verified the end of the work
+clears it: the attempt itself, its successor, or the rescuer.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ QUEUE = "queue"
 """The subject of a sweep in the audit trail."""
 MAX_BACKOFF = timedelta(days=1)
 BATCH_SIZE = 100
-"""How many jobs one pass handles, beside those that wait for a Spark server."""
+"""How many jobs one pass handles, besides those that wait for a Spark server."""
 MAX_KEY_BATCHES = 10
-"""How many batches of expired idempotency keys one pass deletes; they come far more slowly."""
+"""How many batches of expired idempotency keys one pass deletes; far fewer expire between two passes."""
 
 log = logging.getLogger(__name__)
 
@@ -53,14 +52,14 @@ def rescue(
 ) -> SweepReport:
     """Make one pass over the expired leases, in one transaction; the next pass continues after :data:`BATCH_SIZE` jobs.
 
-    :param ended: attempts whose work on a Spark server has ended. A job with such work does not fail before that.
+    :param ended: attempts whose work on a Spark server has ended; a job does not fail before that.
     """
     now = store.clock()
 
     def sweep(conn: sa.Connection) -> SweepReport:
         if read_drain(conn).on:
             return SweepReport(paused=True)
-        # Those that wait for a server are the oldest in each pass, and must not use up the batch.
+        # Jobs that wait for a server are the oldest in each pass, and must not use up the batch.
         waiting = conn.execute(sa.select(sa.func.count()).select_from(spent_on_servers(policy, now).subquery())).scalar_one()
         expired = do.LEASES.expired(conn, now, BATCH_SIZE + waiting)
         lost = _jobs_of(conn, [lease.key for lease in expired])
@@ -86,7 +85,7 @@ def rescue(
 
     report = store.transact(sweep)
     if not report.paused:
-        # In transactions of their own: a submit takes the table's lock first and writes its key last.
+        # In separate transactions: a submit takes the table's lock first and writes its key last.
         _delete_expired_keys(store)
         forget_operations(store)
     return report
@@ -130,7 +129,7 @@ def _unlock_abandoned(conn: sa.Connection, now: datetime) -> tuple[str, ...]:
 
 
 class Orphans(Protocol):
-    """Ends what attempts at a job left running on a Spark server; the caller provides it, since this room does not know Spark."""
+    """Ends what attempts at a job left running on a Spark server; the caller provides it, to keep Spark out of this room."""
 
     def end(self, server: str, job_id: str, attempts: Sequence[int]) -> None:
         """Interrupt what these attempts still run, and return when all of it has ended.
@@ -141,7 +140,7 @@ class Orphans(Protocol):
 
 
 def end_orphans(store: Store, policy: LifecyclePolicy, orphans: Orphans | None) -> frozenset[tuple[str, int]]:
-    """End the work of jobs that are about to fail, and of ended jobs that still have the lock of their table.
+    """End the work of jobs that are about to fail, and of ended jobs that still hold the lock of their table.
 
     :returns: the jobs that may fail, each with the attempt whose work has ended.
     """
@@ -158,7 +157,7 @@ def end_orphans(store: Store, policy: LifecyclePolicy, orphans: Orphans | None) 
 
 
 def spent_on_servers(policy: LifecyclePolicy, now: datetime) -> sa.Select[Any]:
-    """Select the jobs without attempts left whose last lease has run out, and whose work may still run on a Spark server."""
+    """Select the jobs without attempts left whose last lease has expired, and whose work may still run on a Spark server."""
     gone = sa.and_(job_queue.c.claimed_at.is_not(None), job_queue.c.visible_at <= now)
     last = sa.or_(jobs.c.inline, job_queue.c.attempt_count >= policy.max_attempts)
     joined = sa.select(*COLUMNS).join(job_queue, job_queue.c.job_id == jobs.c.job_id)

@@ -1,10 +1,9 @@
-"""Which jobs may be deleted for good when they are old, with the events of their lives.
+"""Which old jobs may be deleted for good, with their events.
 
     Pruner(store, KINDS, older_than=timedelta(days=180))
 
-The invariant: a job stays while it is in the queue, while it holds a lock, and while a Spark server may still work for it. The
-newest job and the newest dry run of each table stay too: the list of tables shows when a table was last maintained, however long
-ago that was.
+The invariant: a job stays while it is queued, holds a lock, or a Spark server may still work for it. The newest job and the
+newest dry run of each table stay too: the list of tables shows when a table was last maintained, however long ago.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from airflow_snowpack.store.tables.jobs import action_records, job_history, job_
 ENDED = tuple(status.value for status in JobStatus if status.is_terminal)
 newer = jobs.alias("newer")
 
-# Scalar subqueries and not EXISTS: Postgres would make joins of those, over all rows of the other table.
+# Scalar subqueries instead of EXISTS, which Postgres would turn into joins over all rows of the other table.
 queued = sa.select(job_queue.c.job_id).where(job_queue.c.job_id == jobs.c.job_id).scalar_subquery()
 lock = (
     sa.select(table_locks.c.table_key)
@@ -42,7 +41,7 @@ successor = (
 )
 over = sa.and_(
     jobs.c.status.in_(ENDED),
-    # Jobs are walked by their submission; one that waited or ran for long may have ended much later.
+    # Jobs are scanned by submission; a job that waited or ran for long may have ended much later.
     sa.func.coalesce(jobs.c.completed_at, jobs.c.submitted_at) < BEFORE,
     jobs.c.spark_server.is_(None),
     queued.is_(None),
@@ -58,14 +57,14 @@ def _jobs(which: sa.ColumnElement[bool], unneeded: sa.ColumnElement[bool]) -> Re
         which=which,
         unneeded=unneeded,
         belongings=(job_history.c.job_id,),
-        at_least=KEPT,  # a request that is sent again with its idempotency key still finds its job
+        at_least=KEPT,  # a request repeated with its idempotency key still finds its job
     )
 
 
 KINDS = (
     _jobs(jobs.c.deleted_at.is_(None), sa.and_(over, successor.is_not(None))),
     _jobs(jobs.c.deleted_at.is_not(None), over),
-    # Of a table that nothing has maintained for so long.
+    # Records of tables without maintenance for that long.
     RetainedRows(
         action_records, age=action_records.c.last_run_at, order=(action_records.c.last_run_at, action_records.c.table_key)
     ),

@@ -1,4 +1,4 @@
-"""Jobs and locks as rows, and rows as values."""
+"""Converts jobs and locks to rows and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_snowpack.store import row_mapper, storable_error
 
 
 def catalog_detail(table: TableName) -> dict[str, str]:
-    """What an audit entry about a table has beside its name."""
+    """Return what an audit entry about a table has besides its name."""
     return {"catalog_id": table.catalog_id} if table.catalog_id else {}
 
 
@@ -31,7 +31,7 @@ read_fields = attrgetter(*AS_THEY_ARE)
 
 
 def job_parameters(job: Job) -> dict[str, Any]:
-    """The parameters of ``insert_job`` for a new job."""
+    """Return the parameters of ``insert_job`` for a new job."""
     return {
         **dict(zip(AS_PARAMETERS, read_fields(job), strict=True)),
         "j_table_key": str(job.table),
@@ -46,12 +46,12 @@ def job_parameters(job: Job) -> dict[str, Any]:
 
 
 def queue_of(job: Job) -> tuple[str, int, str]:
-    """The catalog, the rank and the database of a job: those of the same waits for its turn one after the other."""
+    """Return the catalog, rank and database of a job; jobs that share them take turns."""
     return job.table.catalog_id, -job.priority, job.table.database
 
 
 def lock_parameters(table: TableName, holder: str, now: datetime, until: datetime) -> dict[str, Any]:
-    """The parameters of ``lock_table``."""
+    """Return the parameters of ``lock_table``."""
     return {
         "b_now": now,
         "b_table_key": table.lock_key,
@@ -73,7 +73,7 @@ def results_to_json(results: Sequence[ActionResult]) -> list[dict[str, Any]]:
             "message": storable_error(result.message),
             "elapsed_seconds": result.elapsed_seconds,
             "error": None if result.error is None else storable_error(result.error),
-            # JSON has no NaN and no infinity, and Postgres insists.
+            # JSON has neither NaN nor infinity, and Postgres refuses both.
             "metrics": {name: value for name, value in result.metrics.items() if math.isfinite(value)},
             **({"final": True} if result.final else {}),
             **({"gb_hours": result.gb_hours} if result.gb_hours is not None and math.isfinite(result.gb_hours) else {}),

@@ -1,6 +1,6 @@
-"""The statements of the job lifecycle that are run often, whole and in one place.
+"""The frequent statements of the job lifecycle, whole and in one place.
 
-The order of locking is the same everywhere, so that no two of them can deadlock: queue row, then job, then table lock.
+All of them lock in the same order, so that no two can deadlock: queue row, then job, then table lock.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ LOCK_KEY = sa.case(
 
 job_id = sa.bindparam("b_key", type_=sa.Text)
 
-# A lock outlives its period as long as its holder is a job that still has its queue row: pending, running, or about to be swept.
-# The lock's column is text: in ON CONFLICT … WHERE, SQLAlchemy would give the subquery a table_locks of its own, and any
-# queued job with a lock would keep every expired lock of other tables alive.
+# A lock outlives its period while its holder is a job with a queue row: pending, running, or about to be swept. The lock's column
+# is text: in ON CONFLICT … WHERE, SQLAlchemy would add another table_locks to the subquery, and any queued job with a lock would
+# keep every expired lock of other tables alive.
 holder_is_queued = sa.exists().where(job_queue.c.job_id == sa.literal_column("table_locks.holder", sa.Text))
-# Nor is a lock free while a Spark server may still work for the job that had it: see ``rescuer.py``.
+# A lock is not free either while a Spark server may still work for its job: see ``rescuer.py``.
 holder_left_work = sa.exists().where(
     jobs.c.job_id == sa.literal_column("table_locks.holder", sa.Text), jobs.c.spark_server.is_not(None)
 )
@@ -58,7 +58,7 @@ def _typed(name: str) -> sa.BindParameter[Any]:
     return sa.bindparam(f"j_{name}", type_=jobs.c[name].type)
 
 
-# Those of a new job. Lock, job and queue row share their parameters: each one costs a submit about as much as a column.
+# The columns of a new job. Lock, job and queue row share parameters: each costs a submit about as much as a column.
 GIVEN = (
     "job_id", "catalog", "database_name", "table_name", "table_key", "catalog_id", "actions", "options", "submitted_by", "owner",
     "inline", "priority", "plan", "awaited",
@@ -69,16 +69,16 @@ LOCK_OF_JOB = LOCK_COLUMNS | OF_JOB | {"holder": _typed("job_id"), "acquired_at"
 
 
 def lock_free_table() -> Any:
-    """Lock one table for the job of :func:`insert_job`: a row comes back when the table was free and drain mode is off."""
+    """Lock a table for the job of :func:`insert_job`: returns a row if the table was free and drain mode is off."""
     new = insert(table_locks).from_select([*LOCK_OF_JOB], sa.select(*LOCK_OF_JOB.values()).where(~draining))
     return new.on_conflict_do_nothing().returning(table_locks.c.holder, table_locks.c.table_key)
 
 
 def lock_table(*, for_job: bool) -> Any:
-    """Lock one table: a row comes back when the table was free or its lock abandoned, none when another holder has it.
+    """Lock a table: returns a row if it was free or its lock abandoned, none if another holder has it.
 
-    :param for_job: for the job of :func:`insert_job`, and no row either while drain mode is on; checked in the same statement.
-        Otherwise a holder that has the lock already renews it.
+    :param for_job: for the job of :func:`insert_job`; the same statement checks drain mode, in which it returns no row. Otherwise
+        a holder that already has the lock renews it.
     """
     row = LOCK_OF_JOB if for_job else LOCK_COLUMNS
     values = sa.select(*row.values()).where(~draining if for_job else sa.true())
@@ -97,7 +97,7 @@ def lock_table(*, for_job: bool) -> Any:
 
 
 def insert_job(source: sa.FromClause | None = None) -> Any:
-    """Insert a pending job from its ``j_…`` parameters, once for each row of ``source`` (none: once)."""
+    """Insert a pending job from its ``j_…`` parameters, once for each row of ``source`` (default: once)."""
     row = {name: _typed(name) for name in GIVEN} | {
         "status": sa.literal_column("'pending'"),
         "submitted_at": NOW,
@@ -109,12 +109,12 @@ def insert_job(source: sa.FromClause | None = None) -> Any:
 
 
 def record_job() -> Any:
-    """Insert a job in whatever state it is from its ``j_…`` parameters."""
+    """Insert a job in any state from its ``j_…`` parameters."""
     return sa.insert(jobs).values({name: _typed(name) for name in JOB_COLUMNS})
 
 
 def enqueue(source: sa.FromClause | None = None) -> Any:
-    """Put the job into the queue, visible from now on, once for each row of ``source`` (none: once)."""
+    """Queue the job, visible from now on, once for each row of ``source`` (default: once)."""
     names = ["job_id", "enqueued_at", "visible_at", "attempt_count", "catalog_id", "rank", "database_name", "turn"]
     group = _typed("catalog_id"), sa.bindparam("b_rank", type_=sa.Integer), _typed("database_name")
     row = sa.select(_typed("job_id"), NOW, NOW, sa.literal_column("0"), *group, next_turn(*group))
@@ -122,10 +122,7 @@ def enqueue(source: sa.FromClause | None = None) -> Any:
 
 
 def start_job(claimed: sa.FromClause | None = None) -> Any:
-    """Set the claimed job to running under its new fence; gives the job's row.
-
-    The start and the results are the present attempt's; those of the attempts before it are in the history.
-    """
+    """Set the claimed job to running under its new fence, with the start and results of this attempt, and return its row."""
     if claimed is None:
         key: Any = job_id
         fence: Any = ATTEMPT_ID
@@ -147,13 +144,13 @@ def start_job(claimed: sa.FromClause | None = None) -> Any:
 
 
 def renew_lock(started: sa.FromClause | None = None) -> Any:
-    """Move the end of the job's table lock along with the lease; nothing when the job does not hold the lock."""
+    """Extend the job's table lock along with the lease; does nothing if the job does not hold the lock."""
     key, holder = (sa.bindparam("b_table", type_=sa.Text), job_id) if started is None else (started.c.lock_key, started.c.job_id)
     return sa.update(table_locks).where(table_locks.c.table_key == key, table_locks.c.holder == holder).values(expires_at=UNTIL)
 
 
 def end_job(acked: sa.FromClause | None = None, *, left_work: bool = False) -> Any:
-    """The terminal write, fenced: only the attempt that the job carries, and only while the job runs.
+    """The terminal write, fenced: only for the job's current attempt, and only while the job runs.
 
     :param left_work: a Spark server may still work for the attempt, so the job keeps the server's name.
     """
@@ -176,13 +173,13 @@ def end_job(acked: sa.FromClause | None = None, *, left_work: bool = False) -> A
 
 
 def expire_lock() -> Any:
-    """Move the end of the job's table lock to now: the next sweep frees it, once nothing works for the job any more."""
+    """Expire the job's table lock now; the next sweep unlocks the table once no work for the job is left."""
     key = sa.bindparam("b_table", type_=sa.Text)
     return sa.update(table_locks).where(table_locks.c.table_key == key, table_locks.c.holder == job_id).values(expires_at=NOW)
 
 
 def unlock_table(ended: sa.FromClause | None = None) -> Any:
-    """Release the lock if the job is its holder; by anyone else it does nothing."""
+    """Release the lock if the job is its holder."""
     key, holder = (sa.bindparam("b_table", type_=sa.Text), job_id) if ended is None else (ended.c.lock_key, ended.c.job_id)
     return sa.delete(table_locks).where(table_locks.c.table_key == key, table_locks.c.holder == holder)
 
@@ -201,15 +198,15 @@ HALF: sa.ColumnElement[Any] = sa.literal_column("0.5")
 ONE: sa.ColumnElement[Any] = sa.literal_column("1")
 LEAST: sa.ColumnElement[Any] = sa.literal_column("0.001")
 MOST: sa.ColumnElement[Any] = sa.literal_column("10000")
-"""Of a factor. One that no estimate follows moves in one direction for ever, until no database could store it."""
+"""Bounds of a factor; without them, repeated outcomes could push it beyond what a database can store."""
 
 
 def record_actions(ended: sa.FromClause | None = None) -> Any:
-    """Keep what the actions of an ended job did; each factor moves halfway to the outcome / estimate of this run.
+    """Store what the actions of an ended job did; each factor moves halfway to this run's outcome / estimate.
 
-    Several jobs never do that for one table at once, because each has the table's lock until its end.
+    Never runs twice at once for one table, because each job has the table's lock until its end.
 
-    :param ended: the job as it ended, on Postgres, with all records as one parameter; ``None``: one record and its parameters.
+    :param ended: the ended job, on Postgres, with all records as one parameter; ``None`` for one record and its parameters.
     """
     if ended is None:
         given: Any = {name: sa.bindparam(name, type_=kind) for name, kind in RECORD.items()}

@@ -1,4 +1,4 @@
-"""The frequent steps on Postgres: each one is a single statement, so a step is one round trip and one commit.
+"""The frequent steps on Postgres: each is a single statement, with one round trip and one commit.
 
 The CTEs feed each other in the order of locking, and all of them see the same snapshot.
 """
@@ -21,7 +21,7 @@ from airflow_snowpack.store.tables.jobs import job_queue
 def _submit(lock: Any, *, audited: bool) -> Any:
     locked = lock.cte("locked")
     writes = [do.insert_job(locked).cte("inserted"), do.enqueue(locked).cte("queued")]
-    # The entry in the audit trail is a part of the statement, so that no transaction around two is needed.
+    # The audit entry is part of the statement, which saves a transaction around two.
     writes += [insert_entry(locked).cte("audited")] if audited else []
     return sa.select(locked.c.holder).add_cte(*writes)
 
@@ -59,7 +59,7 @@ FINISH = PgPrepared(_finish())
 
 
 class PostgresSteps:
-    """Submit, claim, take over and finish, one statement each."""
+    """Submit, claim, take over and finish, in one statement each."""
 
     claim_next = staticmethod(CLAIM_NEXT.first)
     claim_key = staticmethod(CLAIM_KEY.first)

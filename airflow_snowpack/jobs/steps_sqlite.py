@@ -1,4 +1,4 @@
-"""The frequent steps on SQLite: several statements inside of one ``BEGIN IMMEDIATE``, which excludes other writers."""
+"""The frequent steps on SQLite: several statements in one ``BEGIN IMMEDIATE``, which excludes other writers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECORD = do.record_actions()
 
 
 class SqliteSteps:
-    """Submit, claim, take over and finish; each must run inside of a transaction."""
+    """Submit, claim, take over and finish; each must run in a transaction."""
 
     def submit(self, conn: sa.Connection, values: Mapping[str, Any]) -> bool:
         if conn.execute(LOCK, values).first() is None:
@@ -66,7 +66,7 @@ class SqliteSteps:
 
 
 def keep_records(conn: sa.Connection, values: Mapping[str, Any], lock_key: str) -> None:
-    """Keep the records of a job's actions, a statement for all of them."""
+    """Store the records of a job's actions."""
     shared = {"b_now": values["b_now"], "b_table": lock_key}
     if values["b_records"]:
         conn.execute(RECORD, [{**record, **shared} for record in values["b_records"]])

@@ -1,8 +1,8 @@
-"""Withdraws or postpones jobs that wait, in the transaction of the caller.
+"""Withdraws or postpones waiting jobs, in the caller's transaction.
 
     attempts = withdraw(conn, job_ids, "The time of the pass was over.", now)
 
-The invariant: a job that a worker has claimed is left alone. So a withdrawn job has never touched its table in this attempt.
+The invariant: claimed jobs are left alone, so a withdrawn job has not touched its table in this attempt.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ PLACE = (Q.catalog_id, Q.rank, Q.database_name, Q.turn)
 
 
 def withdraw(conn: sa.Connection, job_ids: Collection[str], reason: str, now: datetime) -> dict[str, int]:
-    """Cancel those of the jobs that no worker has claimed, and unlock their tables: five statements, and one for each database.
+    """Cancel the jobs that no worker has claimed, and unlock their tables: five statements, and one for each database.
 
     :param reason: becomes the error of the jobs.
-    :returns: the jobs that were cancelled, each with the number of its attempts, all of which were lost.
+    :returns: the cancelled jobs, each with the number of its attempts, all of which were lost.
     """
     waiting = sa.select(Q.job_id, Q.attempt_count).where(Q.job_id.in_(job_ids), Q.claimed_at.is_(None))
-    # In one order, so that two processes that withdraw the same jobs wait for each other instead of blocking each other.
+    # Ordered, so that two processes that withdraw the same jobs do not deadlock.
     found = {row.job_id: row.attempt_count for row in conn.execute(waiting.order_by(Q.job_id).with_for_update())}
     if not found:
         return {}
@@ -39,18 +39,18 @@ def withdraw(conn: sa.Connection, job_ids: Collection[str], reason: str, now: da
     ended = sa.update(jobs).where(jobs.c.job_id.in_(list(found))).values(cancelled).returning(do.LOCK_KEY)
     keys = conn.execute(ended).scalars().all()
     theirs = sa.and_(table_locks.c.table_key.in_(keys), table_locks.c.holder.in_(list(found)))
-    # The work of a lost attempt may still run on a Spark server; the sweep ends that, and then frees the table.
+    # The work of a lost attempt may still run on a Spark server; the sweep ends it and then unlocks the table.
     conn.execute(sa.update(table_locks).where(theirs, do.holder_left_work).values(expires_at=now))
     conn.execute(sa.delete(table_locks).where(theirs, ~do.holder_left_work))
     return found
 
 
 def postpone(conn: sa.Connection, job_id: str, until: datetime) -> bool:
-    """Let no worker claim a job before a moment; ``False`` when a worker has it, or it has ended."""
+    """Make a job claimable only from a time on; return ``False`` if a worker has claimed it, or it has ended."""
     place = conn.execute(sa.select(*PLACE).where(Q.job_id == job_id, Q.claimed_at.is_(None)).with_for_update()).first()
     if place is None:
         return False
-    # Like a job that is requeued: it has had its turn already.
+    # Like a requeued job, it has already had its turn.
     conn.execute(sa.update(job_queue).where(Q.job_id == job_id).values(visible_at=until, turn=FRONT))
     close_gaps(conn, [tuple(place)])
     return True

@@ -1,13 +1,13 @@
-"""A worker process: it claims jobs, runs them one at a time, and stops cleanly on SIGTERM.
+"""A worker process: claims jobs, runs them one at a time, and stops cleanly on SIGTERM.
 
     JobWorker(jobs, make_engine, worker_id="pod-7").run_forever()
 
 On SIGTERM the running job fails with "Worker received SIGTERM", its queue row and lock are removed, and the process exits with
 code 1, all within about two seconds. A worker without a job exits with code 0.
 
-A thread handles SIGTERM, even while the main thread is inside of a long call. Python runs signal handlers in the main thread and
-only between two of its instructions, which a call into C may delay for hours. The C-level handler, however, writes the signal's
-number to the *wake-up descriptor* at once, and the thread reads the other end.
+A thread handles SIGTERM even while the main thread is in a long call. Python runs signal handlers in the main thread between two
+bytecode instructions, which a call into C may delay for hours. The C-level handler, however, writes the signal's number to the
+*wake-up descriptor* at once, and the thread reads the other end.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ WATCHED = (signal.SIGTERM, signal.SIGINT)
 class ShutdownWatcher:
     """Watches for SIGTERM and SIGINT; must be entered in the main thread.
 
-    :param on_signal: called in the watcher's thread with the signal's name; returns whether the process must end now,
-        with exit code 1.
+    :param on_signal: called in the watcher's thread with the signal's name; returns whether the process must exit with code 1.
     """
 
     def __init__(self, on_signal: Callable[[str], bool], end_process: Callable[[int], None] = os._exit) -> None:
@@ -63,7 +62,7 @@ class ShutdownWatcher:
         for number, handler in self._old_handlers.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._old_descriptor)
-        self._write.close()  # the thread reads the end and stops
+        self._write.close()  # the thread reads end-of-file and stops
         self._thread.join()
         self._read.close()
 
@@ -82,28 +81,27 @@ class ShutdownWatcher:
 
 
 LEFT_CHECK_INTERVAL = timedelta(minutes=1)
-"""How often an idle worker counts the jobs that it leaves to workers of other catalogs."""
+"""How often an idle worker counts the jobs that wait for workers of other catalogs."""
 RECENT_JOBS = 1_000
 
 
 class JobWorker:
     """Drains the queue.
 
-    :param make_engine: a fresh engine for each attempt. It is made before the claim, so that a machine that cannot make one takes
-        no job away from a machine that can.
-    :param worker_id: the name that claims carry.
-    :param catalog_id: which catalog the engines reach; jobs of others are left, and logged.
-    :param poll: how long to wait when the queue is empty.
+    :param make_engine: makes an engine for each attempt, before the claim, so that a machine that cannot make one claims nothing.
+    :param worker_id: the worker's name in its claims.
+    :param catalog_id: the catalog of the engines; jobs of other catalogs are left, and logged.
+    :param poll: the wait while the queue is empty.
     :param continue_on_error: see :class:`Attempt`.
-    :param sign: reported at each poll, and while a job runs; ``None``: a sign of this worker's name.
-    :param resumes: what the names of this worker's earlier tries begin with; a job that one of them has claimed comes first.
-    :param claiming: the block in which a job is claimed. A signal handler in the thread of :meth:`run_once` has to wait for its
-        end before it abandons the job, because :meth:`abandon` waits for the claim.
-    :param claim_next: claims the next job, of those that this worker is for; ``None`` for the head of the queue.
+    :param sign: reported at each poll, and while a job runs; ``None`` for a sign of this worker's name.
+    :param resumes: the prefix of the names of this worker's earlier tries; a job that one of them has claimed comes first.
+    :param claiming: the block in which a job is claimed. A signal handler in the thread of :meth:`run_once` must wait for its end
+        before it abandons the job, because :meth:`abandon` waits for the claim.
+    :param claim_next: claims the next of this worker's jobs; ``None`` for the head of the queue.
     """
 
     recent: deque[str]
-    """The ids of the jobs that it claimed last, the newest last."""
+    """The ids of the jobs claimed last, oldest first."""
 
     def __init__(
         self,
@@ -132,16 +130,16 @@ class JobWorker:
         self._poll = poll
         self._continue_on_error = continue_on_error
         self._sign = sign or SignOfLife(jobs.store, Role.WORKER, worker_id)
-        self._engine: Engine | None = None  # made, and not used yet
+        self._engine: Engine | None = None  # made, but not used yet
         self._attempt: Attempt | None = None
         self._leaving = False
-        self._guard = threading.Lock()  # a claim and the attempt that answers for it are one step for the shutdown watcher
+        self._guard = threading.Lock()  # makes a claim and its attempt one step for the shutdown watcher
 
     def run_once(self, limit: Limit | None = None) -> JobStatus | None:
-        """Claim one job and run it to its end; ``None`` when there was nothing to claim.
+        """Claim one job and run it to its end; return ``None`` if there was nothing to claim.
 
         :param limit: see :class:`Attempt`.
-        :returns: how the job ended; for an attempt that was replaced or lost its lease, what the job is now.
+        :returns: how the job ended; for an attempt that was replaced or lost its lease, the job's current status.
         """
         attempt = self._next_attempt(limit)
         if attempt is None:
@@ -155,16 +153,15 @@ class JobWorker:
             return stale.status
         except LeaseRanOut as outage:
             log.warning("%s", outage)
-            return JobStatus.RUNNING  # until a sweep returns it
+            return JobStatus.RUNNING  # until a sweep requeues it
         finally:
             self._attempt = None
 
     def run_forever(self, *, max_jobs: int | None = None, until_idle: bool = False) -> int:
-        """Work until SIGTERM or SIGINT; gives the exit code 0 when that came between two jobs. Call it in the main thread.
+        """Work until SIGTERM or SIGINT; return the exit code 0 if the signal came between two jobs. Call it in the main thread.
 
-        :param max_jobs: leave after this many jobs, however they ended.
-        :param until_idle: leave as soon as there is nothing to claim. A store that does not answer is then an error, and not
-            waited for.
+        :param max_jobs: return after this many jobs, successful or not.
+        :param until_idle: return as soon as no job can be claimed; a store that does not answer is then an error.
         """
         left = max_jobs
         with ShutdownWatcher(on_signal=lambda name: self.abandon(f"Worker received {name}")) as watcher:
@@ -190,10 +187,7 @@ class JobWorker:
         return 0
 
     def abandon(self, reason: str) -> bool:
-        """Fail the running job and claim no other; called in another thread than :meth:`run_once`.
-
-        :returns: whether the process must end now, because a job was running.
-        """
+        """Fail the running job and claim no other; called in another thread. Return whether a job was running."""
         with self._guard:
             self._leaving = True
             attempt = self._attempt
@@ -223,7 +217,7 @@ class JobWorker:
         return self._jobs.claim(self._worker_id, catalog_id=self._catalog_id)
 
     def _report_left(self) -> None:
-        """Log how many jobs wait for workers of other catalogs, when that has changed."""
+        """Log how many jobs wait for workers of other catalogs, if that has changed."""
         now = self._jobs.store.clock()
         if now < self._count_left_at:
             return
