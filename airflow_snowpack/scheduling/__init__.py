@@ -1,6 +1,6 @@
-"""When a DAG should run: triggers, run constraints, schedules, events, pending runs, and the parts that move them.
+"""When a DAG should run: triggers, constraints, schedules, events, pending runs, and the roles that process them.
 
-Importing this room is cheap: a DAG file takes its declarations from here. What needs the store loads when it is first used.
+Importing this room is cheap, because DAG files take their declarations from here: what needs the store loads on first use.
 """
 
 import lazy_loader

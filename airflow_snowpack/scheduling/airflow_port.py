@@ -1,7 +1,6 @@
-"""What the scheduler needs of Airflow: the state of DAG runs and pools, the installation's load probes, and starting a run.
+"""What the scheduler needs from Airflow: the state of DAG runs and pools, load probes, and starting runs.
 
-The room itself does not import Airflow. A face passes in these two: from the Task SDK inside of a task, from the REST API
-outside.
+The room does not import Airflow. A face passes in both protocols, using the Task SDK inside a task and the REST API outside.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ class EndedRun:
     """How a DAG run ended.
 
     :param state: ``success`` or ``failed``.
-    :param began_at: when this try of the run began; it distinguishes the end of a run from its end after it was cleared.
+    :param began_at: when this try of the run began; distinguishes the end of a run from its end after a clear.
     """
 
     state: str
@@ -29,8 +28,8 @@ class EndedRun:
 class DagRuns:
     """The runs of one DAG in Airflow.
 
-    :param others: how many are queued or running that the caller did not name: started by hand, by a backfill, by a schedule.
-    :param ended: those among the named that have ended, by their ids.
+    :param others: how many queued or running runs the caller did not name, such as manual runs and backfills.
+    :param ended: the named runs that have ended, by id.
     """
 
     others: int = 0
@@ -41,10 +40,10 @@ class DagRuns:
 class EndsQuery:
     """Which ends of a DAG's runs to find.
 
-    :param since: those before are recorded, or do not matter.
-    :param search: an end seems to be missing, for an API that would have to read run after run.
+    :param since: earlier ends are recorded, or do not matter.
+    :param search: an end seems to be missing; for an API that would have to read run after run.
     :param known: with ``search``, the runs to skip.
-    :param after: with ``search``, where the search before this one ended.
+    :param after: with ``search``, where the previous search ended.
     """
 
     dag_id: str
@@ -56,10 +55,10 @@ class EndsQuery:
 
 @dataclass(frozen=True, slots=True)
 class EndsFound:
-    """The ends that were found, by run id.
+    """The ends found, by run id.
 
-    :param counts: how many runs succeeded and failed; ``None`` when every end since the moment is among ``ended``.
-    :param searched_to: where to continue the search; ``None`` when there was none, or when it is complete.
+    :param counts: how many runs succeeded and failed; ``None`` if ``ended`` has every end since the requested time.
+    :param searched_to: where to continue the search; ``None`` without a search, or once it is complete.
     """
 
     ended: Mapping[str, EndedRun] = field(default_factory=dict)
@@ -69,21 +68,21 @@ class EndsFound:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """What could not be read, and the reason."""
+    """What could not be read, and why."""
 
     why: str
 
 
 NOT_YET = Unavailable("there is no answer yet")
-"""Of what may be known a moment later: what needs it stays due, and is not evaluated without it."""
+"""The answer may arrive shortly: what needs it stays due and is not evaluated yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreeSlots:
     """The free slots of a pool.
 
-    :param taken_by: the runs (DAG and run id) whose tasks are in the pool. They are read before the free slots, so that one that
-        comes in between counts once too often, never too rarely.
+    :param taken_by: the runs (DAG and run id) with tasks in the pool, read before the free slots, so that a run that arrives in
+        between counts once too often rather than too rarely.
     """
 
     free: int
@@ -91,7 +90,7 @@ class FreeSlots:
 
 
 Slots = int | FreeSlots | Unavailable | None
-"""The state of a pool; ``None`` for one that does not exist."""
+"""The state of a pool; ``None`` for a pool that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +98,9 @@ class AirflowSnapshot:
     """The state of Airflow at one moment.
 
     :param dag_runs: by DAG; ``free_slots``: by pool; ``loads``: by probe.
-    :param taken_at: before any of it was read; ``None`` for the present moment.
-    :param newest_event: the number of the newest event at that moment.
-    :param unread: the wait keys of the DAGs, groups, pools and loads of which there is no answer yet.
+    :param taken_at: before any of it was read; ``None`` for now.
+    :param newest_event: the number of the newest event at that time.
+    :param unread: the wait keys of the DAGs, groups, pools and loads without an answer yet.
     :param is_outage: Airflow does not answer at all.
     """
 
@@ -115,37 +114,31 @@ class AirflowSnapshot:
 
 
 class AirflowPort(Protocol):
-    """Reads the state of Airflow."""
-
     def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns | Unavailable]:
-        """Return the runs of these DAGs, without those that Airflow has not reported yet. Constraints that count the runs of an
-        unavailable one wait.
+        """Return the runs of these DAGs that have an answer. Constraints that count runs of an unavailable DAG wait.
 
-        :param known: by DAG, the ids of the runs that are active as far as the store knows.
+        :param known: by DAG, the ids of the runs that are active according to the store.
         """
 
     def active_among(self, dag_id: str, run_ids: frozenset[str]) -> int:
-        """Count the runs among these of the DAG that are queued or running."""
+        """Count those of these runs of the DAG that are queued or running."""
 
     def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
-        """Return the ends of these DAGs' runs, however they were started."""
+        """Return the ends of these DAGs' runs, whatever started them."""
 
     def missing_dags(self, dag_ids: Iterable[str]) -> Mapping[str, bool]:
-        """Return whether each of these DAGs does not exist; without those whose answer is unavailable."""
+        """Return whether each of these DAGs is missing; unavailable answers are left out."""
 
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:
-        """Return the free slots of these pools. Constraints that need those of an unavailable one wait."""
+        """Return the free slots of these pools. Constraints that need an unavailable pool wait."""
 
     def loads(self, probes: Iterable[str]) -> Mapping[str, float | Unavailable]:
-        """Return the numbers of these load probes. Constraints that need that of an unavailable one wait."""
+        """Return the values of these load probes. Constraints that need an unavailable probe wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A DAG run to start.
-
-    :param run_id: the same for each start of the same pending run, which makes a repeated start harmless.
-    """
+    """A DAG run to start; all starts of a pending run have one ``run_id``, so repeated starts are harmless."""
 
     pending_id: str
     schedule: str
@@ -156,9 +149,9 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class NotStarted:
-    """Why a run could not be started now: its DAG does not exist, is paused, does not parse, or Airflow does not answer.
+    """Why a run could not be started now: its DAG does not exist, is paused or does not parse, or Airflow does not answer.
 
-    :param may_exist: Airflow may have created the run all the same, for example when its answer was lost.
+    :param may_exist: Airflow may nevertheless have created the run, for example if its answer was lost.
     """
 
     why: str
@@ -166,12 +159,10 @@ class NotStarted:
 
 
 def paused_problem(dag_id: str) -> str:
-    """Return why a run of a paused DAG is not started."""
+    """Return why a run of a paused DAG does not start."""
     return f"the DAG {dag_id} is paused"
 
 
 class Starter(Protocol):
-    """Starts DAG runs."""
-
     def start(self, launch: Launch) -> NotStarted | None:
-        """Start the run; return ``None`` when it exists now, whether this call or one before has started it."""
+        """Start the run; return ``None`` if it exists now, whether by this call or an earlier one."""

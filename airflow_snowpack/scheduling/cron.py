@@ -1,10 +1,10 @@
-"""Cron expressions of five fields, or of six with the seconds first, in a time zone.
+"""Cron expressions with five fields, or six with the seconds first, in a time zone.
 
     >>> next_tick("0 2 * * *", "America/New_York", datetime(2026, 3, 7, 12, tzinfo=UTC))
     datetime.datetime(2026, 3, 8, 7, 0, tzinfo=datetime.timezone.utc)
 
-When daylight saving changes, Debian cron's rule applies (see the library ``cronsim``): a fixed time that is skipped runs right
-after the change, one that comes twice runs once, and ``*`` hours follow the elapsed time.
+Daylight saving changes follow Debian cron's rule (see the library ``cronsim``): a fixed time that is skipped runs right after the
+change, a repeated one runs once, and ``*`` hours follow the elapsed time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def parse_cron(value: object) -> str:
-    """:raises ValueError: it is not a cron expression, or it never comes."""
+    """:raises ValueError: it is not a cron expression, or never matches."""
     expression = parse_text(value)
     fields = len(expression.split())
     if fields not in (5, 6):
@@ -42,7 +42,7 @@ def parse_zone(value: object) -> str:
 
 
 def next_tick(expression: str, zone: str, after: datetime) -> datetime:
-    """Return the first moment of the expression that is later than ``after``, in UTC."""
-    # CronSim may first yield a time that is already past when it starts in the hour that a clock change repeats.
+    """Return the first tick of the expression after ``after``, in UTC."""
+    # CronSim may first yield a past time if it starts in an hour that a clock change repeats.
     ticks = (moment.astimezone(UTC) for moment in CronSim(expression, after.astimezone(ZoneInfo(zone))))
     return next(tick for tick in ticks if tick > after)

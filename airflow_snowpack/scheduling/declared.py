@@ -3,9 +3,8 @@
     >>> PartitionsAdded("analytics.page_views", 5).to_json()
     {'partitions_added': {'table': 'analytics.page_views', 'count': 5}}
 
-A declaration is a frozen value whose fields are validated when it is made. The invariant: the JSON of a declaration reads back as
-an equal one. It is not a dataclass, which compiles six methods for each class in a third of a millisecond, at every parse of a
-DAG file.
+A declaration is a frozen value whose fields are validated on construction. The invariant: its JSON reads back as an equal value.
+It is not a dataclass, because that would compile six methods per class in a third of a millisecond, at every parse of a DAG file.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 
 LONGEST = timedelta(days=36_500)
-"""A century. A longer period is a mistake, and a time that far away may not exist."""
+"""A century. A longer period is a mistake, and a date that far away may not exist."""
 
 
 LARGEST = 2**63 - 1
-"""The largest number in a column of either database."""
+"""The largest number that a column of either database holds."""
 
 REQUIRED: Any = object()
-"""The default of a field that has none."""
+"""The default of a required field."""
 
 C = TypeVar("C", bound=str)
 D = TypeVar("D", bound="Declared")
@@ -36,8 +35,8 @@ D = TypeVar("D", bound="Declared")
 
 @dataclass_transform(frozen_default=True)
 def declaration(kind: type[D]) -> type[D]:
-    """Make the annotations of a class, except for ``ClassVar``, its fields, after those of its parent."""
-    # As text, since they are text in a module with ``from __future__ import annotations``, and objects in others.
+    """Make the annotations of a class its fields, except ``ClassVar``, after those of its parent."""
+    # As text: annotations are text with ``from __future__ import annotations``, and objects without.
     names = [name for name, of in vars(kind).get("__annotations__", {}).items() if "ClassVar" not in str(of)]
     kind.fields = {**kind.fields, **{name: vars(kind).get(name, REQUIRED) for name in names}}
     return kind
@@ -47,9 +46,8 @@ class Declared:
     """A trigger or a constraint.
 
     :cvar kind: its name in JSON and YAML.
-    :cvar fields: the defaults of its fields in their order; :data:`REQUIRED` for one without a default.
-    :cvar checks: by field, the function that checks a value and returns it in the form that the rest of the code relies on; it
-        raises :class:`ValueError` for a value that is not allowed.
+    :cvar fields: the defaults of its fields in order; :data:`REQUIRED` for a required one.
+    :cvar checks: by field, a function that validates a value and returns its normal form; raises :class:`ValueError`.
     """
 
     kind: ClassVar[str]
@@ -57,10 +55,7 @@ class Declared:
     checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
 
     def __init__(self, *values: Any, **named: Any) -> None:
-        """Set the fields in their order, or by name.
-
-        :raises TypeError: a field is missing, unknown or given twice.
-        """
+        """:raises TypeError: a field is missing, unknown or given twice."""
         what = type(self).__name__
         if len(values) > len(self.fields):
             raise TypeError(f"{what}() takes {len(self.fields)} arguments, and {len(values)} were given")
@@ -80,7 +75,7 @@ class Declared:
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """Validate what concerns several fields."""
+        """Validate what involves several fields."""
 
     def __repr__(self) -> str:
         shown = (f"{name}={getattr(self, name)!r}" for name in self.fields)
@@ -104,15 +99,15 @@ class Declared:
         return tuple([getattr(self, name) for name in self.fields])
 
     def to_json(self) -> dict[str, Any]:
-        """Return its kind with its fields, without those that have their default."""
+        """Return its kind with its fields, except those at their default."""
         values = zip(self.fields, self.values, strict=True)
         return {self.kind: {name: to_plain(value) for name, value in values if value != self.fields[name]}}
 
     @classmethod
     def from_fields(cls, fields: object) -> Self:
-        """Read the fields: a mapping, or the value of the first field alone.
+        """Read the fields from a mapping, or from the value of the first field alone.
 
-        :raises InvalidSchedule: a field is missing, unknown or not valid.
+        :raises InvalidSchedule: a field is missing, unknown or invalid.
         """
         known = list(cls.fields)
         given = fields if isinstance(fields, Mapping) else {known[0]: fields}
@@ -125,10 +120,7 @@ class Declared:
             raise InvalidSchedule(cls.kind, fields, f"a field is missing; it takes {', '.join(known)}") from error
 
     def verify(self, dag_id: str = "dag") -> None:
-        """Call its methods once, to refuse a faulty class of another package when a declaration is read.
-
-        :param dag_id: the DAG that it is declared for, where that is known.
-        """
+        """Call its methods once, to refuse a faulty class of another package as soon as a declaration is read."""
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
@@ -143,7 +135,7 @@ class Declared:
         return {"anyOf": [as_object, {"not": {"type": "object"}}], "description": summary}
 
     def _read(self, name: str, parse: Callable[[Any], Any]) -> None:
-        """Validate a field, and set it to the form that the rest of the code relies on."""
+        """Validate a field, and set it to its normal form."""
         value = getattr(self, name)
         try:
             object.__setattr__(self, name, parse(value))
@@ -169,18 +161,18 @@ def parse_count(value: object) -> int:
 
 
 def as_period(value: timedelta | str) -> timedelta:
-    """Return a field that was declared as text or ``timedelta`` and read by :func:`parse_period`."""
+    """Return a field that :func:`parse_period` has read."""
     assert isinstance(value, timedelta), "checked when it was made"
     return value
 
 
 def optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a check that lets ``None`` through."""
+    """Return a check that accepts ``None`` too."""
     return lambda value: None if value is None else check(value)
 
 
 def parse_choice(allowed: Iterable[C]) -> Callable[[Any], C]:
-    """Return a check that allows only these texts or the members of an enumeration, and returns a text as its member."""
+    """Return a check that accepts only these texts or enum members, and returns the member of a text."""
     choices = tuple(allowed)
 
     def parse(value: Any) -> C:
@@ -199,7 +191,7 @@ def parse_text(value: object) -> str:
 
 
 def check_storable(text: str) -> str:
-    """:raises ValueError: it has a NUL or half of a surrogate pair, which no database stores."""
+    """:raises ValueError: it has a NUL or a lone surrogate, which no database stores."""
     if "\x00" in text:
         raise ValueError("it must not have NUL characters")
     try:
@@ -210,7 +202,7 @@ def check_storable(text: str) -> str:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a value of a declaration as JSON has it."""
+    """Return a value of a declaration as JSON."""
     if isinstance(value, timedelta):
         return format_duration(value)
     if isinstance(value, time):

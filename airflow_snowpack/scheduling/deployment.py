@@ -1,14 +1,14 @@
-"""Deployment: read the schedules that YAML files and Python files declare, and make those of the store follow.
+"""Deployment: reads the schedules that YAML and Python files declare, and applies them to the store.
 
     declared = collect(dags_folder, ["**/schedules.yaml", "snowpack_schedules.py"])
     report = sync(schedules, declared, update=True, by="deploy")
 
-A Python file is run as Airflow runs DAG files; its schedules are the values at its top level, also in lists and tuples. The
-invariant: everything or nothing. A file that cannot be read is an error, since its schedules would otherwise look removed.
-Modules that the files import from the folder are unloaded afterwards, since a scheduler runs for weeks and has to see changes.
+A Python file runs as Airflow runs DAG files; its schedules are the values at its top level, also in lists and tuples. The
+invariant: all or nothing. A file that cannot be read is an error, because its schedules would otherwise appear removed. Modules
+that the files import from the folder are unloaded afterwards, so that a scheduler that runs for weeks sees changes.
 
-With ``update`` the store follows the files: schedules are created, changed and deleted. Without it they stay as they are, for an
-installation whose operators manage them. A schedule that was made by hand is never deleted by a file, nor is a registered run. A
+With ``update`` the store follows the files: schedules are created, changed and deleted. Without it they stay unchanged, for
+installations whose operators manage them. Files never delete a schedule that was created by hand, nor a registered run. A
 schedule whose DAG is gone stays until it is pruned.
 """
 
@@ -34,7 +34,7 @@ from airflow_snowpack.scheduling.schedules import ScheduleOrigin, Schedules, Sto
 YAML = (".yaml", ".yml")
 PYTHON = ".py"
 INSTALLED = tuple(Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib", "purelib", "platlib"))
-"""Folders of installed packages, which do not change with the DAG files, even below their folder."""
+"""Folders of installed packages, which do not change with the DAG files even if they are below their folder."""
 
 
 def collect(root: Path, patterns: Iterable[str]) -> list[Schedule]:
@@ -47,7 +47,7 @@ def collect(root: Path, patterns: Iterable[str]) -> list[Schedule]:
     with _importing_from(root):
         for file in sorted({file for pattern in patterns for file in root.glob(pattern) if file.is_file()}):
             for schedule in _read_file(file) if file.suffix in (*YAML, PYTHON) else ():
-                if schedule not in found:  # one that a file imports from another is the same one
+                if schedule not in found:  # a file may import the schedules of another
                     found.append(schedule)
     return found
 
@@ -55,9 +55,9 @@ def collect(root: Path, patterns: Iterable[str]) -> list[Schedule]:
 def load_schedules(file: Path) -> list[Schedule]:
     """Return the schedules of one YAML file, or of one Python file, which may import from its folder.
 
-    :raises InvalidSchedule: the file cannot be read, or one of its schedules is not valid.
+    :raises InvalidSchedule: the file cannot be read, or one of its schedules is invalid.
     """
-    # Reading YAML loads modules of triggers and constraints too, and must not find them beside the file.
+    # Reading YAML also loads modules of triggers and constraints, which must not be found beside the file.
     with _importing_from(file.parent) if file.suffix == PYTHON else nullcontext():
         return _read_file(file)
 
@@ -73,11 +73,11 @@ def _read_file(file: Path) -> list[Schedule]:
 
 
 def parse_schedules(text: str, source: str, *, one_alone: bool = False) -> list[Schedule]:
-    """Return the schedules of a text in YAML or JSON.
+    """Return the schedules of a YAML or JSON text.
 
-    :param source: the name of the text in an error.
-    :param one_alone: accept the fields of one schedule, without the key ``schedules``, too.
-    :raises InvalidSchedule: it is not YAML, or one of its schedules is not valid.
+    :param source: the name of the text in errors.
+    :param one_alone: also accept the fields of one schedule without the key ``schedules``.
+    :raises InvalidSchedule: it is not YAML, or one of its schedules is invalid.
     """
     import yaml
 
@@ -117,25 +117,25 @@ def _schedules_of(names: Mapping[str, Any]) -> Iterator[Schedule]:
 def _importing_from(root: Path) -> Iterator[None]:
     """Let files import from the folder, and unload afterwards what they imported from there."""
     there = set(sys.modules)
-    importlib.invalidate_caches()  # files may be newer than a folder's time of change can show
+    importlib.invalidate_caches()  # the folder's modification time may be too coarse to show new files
     sys.path.insert(0, str(root))
     try:
         yield
     finally:
         sys.path.remove(str(root))
         here = root.resolve()
-        # A copy, since other threads of a scheduler import while this one reads where each module is from.
+        # A copy, because other threads of a scheduler may import during the iteration.
         for name in [name for name, module in sys.modules.copy().items() if name not in there and _is_from(here, name, module)]:
             _forget(name)
 
 
 def _is_from(root: Path, name: str, module: ModuleType) -> bool:
-    """Return whether a module is from this folder, and not installed there."""
+    """Return whether a module comes from this folder and is not installed there."""
     spec = getattr(module, "__spec__", None)
-    # This package itself may be below the folder; it must not be loaded twice.
+    # This package itself may be below the folder, and must not be loaded twice.
     if spec is None or name.partition(".")[0] == __name__.partition(".")[0]:
         return False
-    # A folder without an __init__.py is a module without a file, and may be spread over several folders.
+    # A folder without an __init__.py is a module without a file, and may span several folders.
     places = [spec.origin] if spec.has_location else list(spec.submodule_search_locations or ())
     files = [Path(place).resolve() for place in places]
     installed = [folder for folder in INSTALLED if folder.is_relative_to(root)]
@@ -146,7 +146,7 @@ def _is_from(root: Path, name: str, module: ModuleType) -> bool:
 def _forget(name: str) -> None:
     module = sys.modules.pop(name)
     package, _, child = name.rpartition(".")
-    # ``from package import child`` would find it in the package, where that was there before.
+    # Otherwise ``from package import child`` would find it in the package.
     if package in sys.modules and getattr(sys.modules[package], child, None) is module:
         delattr(sys.modules[package], child)
 
@@ -161,9 +161,9 @@ def _read(file: str, number: int, declared: object) -> Schedule:
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """The names of the schedules that a sync created, changed and deleted, and of those that differ and were left alone.
+    """The names of the schedules that a sync created, changed and deleted, and of those that differ but were left alone.
 
-    :param discards: how many events waited for those that it deleted or whose trigger, constraints or DAG it changed.
+    :param discards: how many waiting events belonged to schedules that were deleted or whose trigger, constraints or DAG changed.
     """
 
     created: tuple[str, ...] = ()
@@ -174,10 +174,10 @@ class SyncReport:
 
 
 def plan_sync(schedules: Schedules, declared: Iterable[Schedule], *, update: bool) -> SyncReport:
-    """Return what :func:`sync` would do now, without a change.
+    """Return what :func:`sync` would do now.
 
-    :raises InvalidSchedule: two files declare the same name, or one that a registered run has, or a new or changed schedule names
-        a load probe that is not registered.
+    :raises InvalidSchedule: two files declare the same name, a registered run has the name, or a new or changed schedule names a
+        load probe that is not registered.
     """
     wanted = _by_name(declared)
     every = schedules.list(limit=1_000_000)
@@ -206,8 +206,8 @@ def sync(
     """Make the store follow the files.
 
     :param update: whether the store follows the files (``[snowpack] update_schedules``).
-    :param by: the name in the history.
-    :raises InvalidSchedule: from :func:`plan_sync`; nothing was changed.
+    :param by: the user in the history.
+    :raises InvalidSchedule: as :func:`plan_sync`; nothing was changed.
     """
     wanted = _by_name(declared)
     plan = plan_sync(schedules, wanted.values(), update=update)
@@ -237,7 +237,7 @@ def _runs_alike(wanted: Schedule, stored: StoredSchedule) -> bool:
 
 
 def _same(wanted: Schedule, stored: StoredSchedule) -> bool:
-    """Return whether the store has this definition; ``enabled`` counts only when a schedule is created."""
+    """Return whether the store has this definition; ``enabled`` counts only on creation."""
     if stored.read is None:
         return False  # the file replaces what this version cannot read
     have = stored.read.to_json() | {"enabled": wanted.enabled}

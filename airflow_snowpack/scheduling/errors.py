@@ -24,7 +24,7 @@ class InvalidSchedule(SchedulingError, kind=Kind.INVALID):
         super().__init__(f"{field} = {_shown(value)} is not usable: {problem.rstrip('.')}.")
 
     def below(self, parent: str) -> InvalidSchedule:
-        """The same error, seen from further up."""
+        """Return the same error with a longer path to the field."""
         return InvalidSchedule(f"{parent}.{self.field}", self.value, self.problem)
 
 
@@ -35,7 +35,7 @@ class InvalidRun(InvalidSchedule, kind=Kind.INVALID):
 def _shown(value: object) -> str:
     try:
         return f"{value!r:.200}"
-    except (ValueError, RecursionError):  # a number of thousands of digits, or something nested as deeply
+    except (ValueError, RecursionError):  # a number with thousands of digits, or a value nested as deeply
         return f"a {type(value).__name__} too large to show"
 
 

@@ -1,9 +1,8 @@
-"""Explains why a schedule has not run: its trigger's progress, what each constraint waits for and until when, and its last
-launches.
+"""Explains why a schedule has not run: its trigger's progress, what each constraint waits for, and its last launches.
 
     print(explain(schedules, "page_views_nightly"))
 
-It reads the store as it is now, the events included that no check has counted yet, and changes nothing.
+It reads the current store, including events that no check has counted yet, and changes nothing.
 """
 
 from __future__ import annotations
@@ -41,24 +40,24 @@ START_SCHEDULER = "Unpause the DAG snowpack_dispatcher, or run `airflow snowpack
 FIND_PROBLEM = Text("To find the problem: `airflow snowpack doctor`.")
 FIND_IMPORT_ERRORS = Text("To see which DAG files cannot be read: `airflow dags list-import-errors`.")
 LAST = 5
-"""How many of the newest endings an explanation has."""
+"""How many of the newest ended runs an explanation has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """The state of a schedule, and why it has not run.
 
-    :param pending: the pending run that waits for its trigger or its constraints, if there is one.
-    :param launching: the pending run whose DAG run is being started, and ``problem``: why the last attempt failed.
-    :param start_at: when it is started next, and ``events``: how many it has.
-    :param absorbs: whether further events join the run that is being started.
-    :param holders: the runs, as DAG and run id, that take the places that the pending run waits for, as far as the store knows.
+    :param pending: the pending run that waits for its trigger or its constraints, if any.
+    :param launching: the pending run whose DAG run is starting; ``problem``: why the last attempt failed.
+    :param start_at: when it is started next; ``events``: how many it has.
+    :param absorbs: whether further events join the starting run.
+    :param holders: the runs, as DAG and run id, in the places that the pending run waits for, according to the store.
     :param deadline: when it runs at the latest, for a trigger with ``at_latest``.
     :param sources: the tables and DAGs that an enabled schedule listens to, when each table was last read, and their problems.
-    :param scheduler_seen_at: when a scheduler last worked on this store, and ``scheduler_is_alive``: whether it still runs.
-    :param poller_seen_at: when a table poller last worked on this store, and ``poller_is_alive``: whether it still runs.
+    :param scheduler_seen_at: the last sign of life of a scheduler; ``scheduler_is_alive``: whether it still runs.
+    :param poller_seen_at: the last sign of life of a table poller; ``poller_is_alive``: whether it still runs.
     :param ended: the newest runs that were launched or discarded, newest first.
-    :param at_gates: the runs of its DAG that wait at a gate inside of the DAG, however they were started, the oldest first.
+    :param at_gates: the runs of its DAG that wait at a gate inside the DAG, whatever started them, oldest first.
     """
 
     stored: StoredSchedule
@@ -88,19 +87,19 @@ class Explanation:
 
     @property
     def pending_trigger(self) -> bool:
-        """Whether its trigger is still to be satisfied."""
+        """Whether its trigger is not satisfied yet."""
         return self.pending is None or self.pending.state is PendingState.TRIGGER
 
     @property
     def no_scheduler(self) -> Text | None:
-        """What to do when no scheduler is running for an enabled schedule; ``None`` when there is nothing to do."""
+        """What to do if no scheduler runs for an enabled schedule; otherwise ``None``."""
         if self.scheduler_is_alive or not self.stored.enabled:
             return None
         return Text("No scheduler is running: ", *_last_run(self.scheduler_seen_at), f". {START_SCHEDULER}")
 
     @property
     def no_poller(self) -> Text | None:
-        """What to do when no poller reads what an enabled schedule listens to, although a scheduler is running."""
+        """What to do if a scheduler runs, but no poller reads what an enabled schedule listens to."""
         listens = any(source.kind not in ("dag", "asset") for source in self.sources)
         if self.poller_is_alive or not listens or self.no_scheduler is not None:
             return None
@@ -109,7 +108,7 @@ class Explanation:
 
     @property
     def next_step(self) -> Text | None:
-        """The command that helps a schedule that is stuck; ``None`` for one that waits for its trigger and has no problem."""
+        """The command that helps a stuck schedule; ``None`` for one that waits for its trigger without a problem."""
         stored, of_run = self.stored, self.stored.origin is ScheduleOrigin.RUN
         if stored.read is None:
             return Text(f"To see its definition: `airflow snowpack {'runs' if of_run else 'schedules'} show {stored.name}`.")
@@ -212,7 +211,7 @@ class Explanation:
 
     @property
     def _opens_at(self) -> datetime | None:
-        """The first moment at which its constraints may be met."""
+        """The earliest time at which its constraints may be met."""
         return max((reason.not_before for reason in self.blocked_by if reason.not_before is not None), default=None)
 
 
@@ -221,15 +220,12 @@ def _last_run(seen_at: datetime | None) -> tuple[str | datetime, ...]:
 
 
 def explain(schedules: Schedules, name: str) -> Explanation:
-    """Explain one schedule.
-
-    :raises ScheduleNotFound: there is none of this name.
-    """
+    """:raises ScheduleNotFound: there is no schedule with this name."""
     return explain_all(schedules, [schedules.get(name)])[name]
 
 
 def explain_all(schedules: Schedules, stored: Sequence[StoredSchedule]) -> dict[str, Explanation]:
-    """Explain several, by name: a few statements for all of them, and one for each whose events are to be counted."""
+    """Explain several schedules, by name: a few statements for all, and one for each with uncounted events."""
     if not stored:
         return {}
     return schedules.store.read(lambda conn: _explain(conn, stored, schedules.catalog, schedules.store.clock()))
@@ -274,7 +270,7 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
 
 
 def _judged(conn: sa.Connection, one: StoredSchedule, row: sa.Row[Any] | None, now: datetime) -> Judgement:
-    """Evaluate its trigger, the events included that no check has counted yet."""
+    """Evaluate its trigger, including events that no check has counted yet."""
     if one.read is None:
         return Judgement(False, "not known, since its definition cannot be read")
     return one.read.trigger.evaluate({} if row is None else count_events(conn, row, one.read).progress, now)
@@ -283,7 +279,7 @@ def _judged(conn: sa.Connection, one: StoredSchedule, row: sa.Row[Any] | None, n
 def _on_record(
     conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
 ) -> tuple[dict[str, SourceProblem], dict[str, datetime]]:
-    """Read the problems of the sources of enabled schedules, and when each table was last read, by their keys."""
+    """Return the problems of the sources of enabled schedules, and when each table was last read, by key."""
     enabled = [(one.dag_id, one.read.trigger) for one in stored if one.enabled and one.read is not None]
     keys = {leaf.source.key(catalog) for _, trigger in enabled for leaf in trigger.leaves() if leaf.source is not None}
     keys |= {dag_source(dag_id) for dag_id, _ in enabled}
@@ -321,7 +317,7 @@ def _source(source: TriggerSource) -> Text:
 
 
 def _current(conn: sa.Connection, stored: Sequence[StoredSchedule]) -> tuple[dict[str, sa.Row[Any]], dict[str, sa.Row[Any]]]:
-    """Read the pending runs: those that take up events, and the oldest of those that are being started."""
+    """Return the pending runs by schedule: the open ones, and the oldest of those that are starting."""
     generations = [(one.name, one.generation) for one in stored]
     mine = sa.tuple_(pending_jobs.c.schedule, pending_jobs.c.generation).in_(generations)
     waiting = conn.execute(sa.select(pending_jobs).where(mine, pending_jobs.c.state.in_(OPEN))).all()
@@ -334,7 +330,7 @@ def _current(conn: sa.Connection, stored: Sequence[StoredSchedule]) -> tuple[dic
 
 
 def _ended(conn: sa.Connection, names: Sequence[str]) -> dict[str, list[PendingRun]]:
-    """Read the newest endings of each schedule, by the index on schedule and moment."""
+    """Return the newest ended runs of each schedule, by the index on schedule and time."""
     newest_first = pending_jobs.c.created_at.desc()
     place = sa.func.row_number().over(partition_by=pending_jobs.c.schedule, order_by=newest_first).label("place")
     ended = (pending_jobs.c.schedule.in_(names), pending_jobs.c.ended_at.is_not(None))
@@ -346,7 +342,7 @@ def _ended(conn: sa.Connection, names: Sequence[str]) -> dict[str, list[PendingR
 
 
 def _next_ticks(conn: sa.Connection, names: Sequence[str]) -> dict[str, dict[int, datetime]]:
-    """Read when the clocks of each schedule are due next, by the number of their leaf."""
+    """Return when the clocks of each schedule are due next, by the number of their leaf."""
     query = sa.select(schedule_clocks.c.schedule, schedule_clocks.c.leaf, schedule_clocks.c.next_at)
     ticks: dict[str, dict[int, datetime]] = {}
     for row in conn.execute(query.where(schedule_clocks.c.schedule.in_(names))):

@@ -22,7 +22,7 @@ class ScheduleEntry:
     """One entry of a schedule's history.
 
     :param what: such as ``created``, ``triggered``, ``launched``, ``discarded``, ``ticks_missed``.
-    :param pending_id: the pending run that it is about, if any.
+    :param pending_id: the pending run concerned, if any.
     """
 
     id: int
@@ -38,8 +38,8 @@ class LaunchedRun:
     """A DAG run that a schedule started.
 
     :param reserved_at: when its constraints were met.
-    :param launched_at: when Airflow created it; ``None`` while it is being started.
-    :param state: how it ended, ``success`` or ``failed``; ``None`` while that is unknown.
+    :param launched_at: when Airflow created it; ``None`` while it is starting.
+    :param state: ``success`` or ``failed``; ``None`` while unknown.
     """
 
     dag_id: str
@@ -56,21 +56,18 @@ def note(conn: sa.Connection, store: Store, schedule: str, what: str, pending_id
 
 
 def line(store: Store, schedule: str, what: str, pending_id: str | None = None, **detail: Any) -> dict[str, Any]:
-    """Return an entry with the present moment, for :func:`write_lines`."""
+    """Return an entry dated now, for :func:`write_lines`."""
     return {"schedule": schedule, "at": store.clock(), "what": what, "pending_id": pending_id, "detail": detail}
 
 
 def write_lines(conn: sa.Connection, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Write several entries, in their order."""
+    """Write several entries in order."""
     if lines:
         conn.execute(sa.insert(schedule_history), lines)
 
 
 def read_history(store: Store, schedule: str, *, before: int | None = None, limit: int = 100) -> list[ScheduleEntry]:
-    """Return the entries of one schedule, the newest first.
-
-    :param before: only those below this number: the next page.
-    """
+    """Return the entries of one schedule, newest first; for the next page only those below the number ``before``."""
     query = sa.select(schedule_history).where(schedule_history.c.schedule == schedule)
     query = query if before is None else query.where(schedule_history.c.id < before)
     rows = store.all(query.order_by(schedule_history.c.id.desc()).limit(limit))
@@ -78,7 +75,7 @@ def read_history(store: Store, schedule: str, *, before: int | None = None, limi
 
 
 def read_runs(store: Store, schedule: str, *, limit: int = 20) -> list[LaunchedRun]:
-    """Return the DAG runs that a schedule started, the newest first."""
+    """Return the DAG runs that a schedule started, newest first."""
     query = sa.select(schedule_runs).where(schedule_runs.c.schedule == schedule)
     rows = store.all(query.order_by(schedule_runs.c.reserved_at.desc(), schedule_runs.c.run_id).limit(limit))
     return [_run_from(row) for row in rows]

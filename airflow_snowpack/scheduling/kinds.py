@@ -1,10 +1,10 @@
-"""The kinds of triggers and constraints: the package's own, and those that other distributions add by an entry point.
+"""The kinds of triggers and constraints: the package's own, and those that other distributions add by entry points.
 
     CONSTRAINTS = Kinds(Constraint, "constraint", "airflow_snowpack.constraints", {"….period_constraints": ("delay",)})
     CONSTRAINTS.parse({"delay": "10m"})
 
-Every parse of a DAG file pays for what this imports, so a module is loaded when its kind is first used, and the entry points are
-read when a kind is not one of the package's own.
+Every parse of a DAG file pays for these imports, so a module is loaded when its kind is first used, and the entry points are read
+only for a kind that is not the package's own.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ D = TypeVar("D", bound=Declared)
 
 
 class Kinds(Generic[D]):
-    """A registry of classes by their kind.
+    """A registry of classes by kind.
 
-    :param base: the class that all of them extend.
-    :param what: what they are, for messages: ``trigger`` or ``constraint``.
+    :param base: the parent of all classes.
+    :param what: for messages: ``trigger`` or ``constraint``.
     :param group: the group of entry points, each named after the kind that it adds.
-    :param own: the package's own kinds by module; the class of ``max_runs`` is ``MaxRuns``. An entry point cannot replace them.
+    :param own: the package's own kinds by module; the class of ``max_runs`` is ``MaxRuns``. Entry points cannot replace them.
     """
 
     def __init__(self, base: type[D], what: str, group: str, own: Mapping[str, Sequence[str]]) -> None:
@@ -42,16 +42,13 @@ class Kinds(Generic[D]):
         self._loaded: dict[str, type[D]] = {}
 
     def __getitem__(self, kind: str) -> type[D]:
-        """Return the class of a kind.
-
-        :raises InvalidSchedule: there is no such kind, or its entry point cannot be loaded.
-        """
+        """:raises InvalidSchedule: there is no such kind, or its entry point cannot be loaded."""
         if kind not in self._loaded:
             self._loaded[kind] = self._load(kind)
         return self._loaded[kind]
 
     def all(self) -> dict[str, type[D]]:
-        """Load and return every kind, the package's own first; entry points that cannot be loaded are logged and left out."""
+        """Load and return every kind, the package's own first; entry points that fail to load are logged and left out."""
         found = {}
         for kind in self._names():
             try:
@@ -61,9 +58,9 @@ class Kinds(Generic[D]):
         return found
 
     def parse(self, value: object) -> D:
-        """Return a declaration as it is, or read it from its JSON: one kind with its fields.
+        """Return a declaration unchanged, or read it from JSON: one kind with its fields.
 
-        :raises InvalidSchedule: the value is not a declaration of a known kind, with the field that is to blame.
+        :raises InvalidSchedule: the value is not a declaration of a known kind; the error names the field.
         """
         if isinstance(value, self.base):
             if self[value.kind] is not type(value):
@@ -78,12 +75,12 @@ class Kinds(Generic[D]):
     def verified(self, value: D, dag_id: str = "dag") -> D:
         """Return a declaration whose class works for this DAG.
 
-        :raises InvalidSchedule: its class is another package's, and fails.
+        :raises InvalidSchedule: its class is from another package, and fails.
         """
         return self._verified(value.kind, lambda: value, dag_id)
 
     def _verified(self, kind: str, make: Callable[[], D], dag_id: str = "dag") -> D:
-        """Make a declaration. A fault of another package's class makes the schedule invalid, and harms no other."""
+        """Make a declaration. A faulty class of another package makes only its schedule invalid."""
         if kind in self._own:
             return make()
         try:

@@ -1,11 +1,11 @@
-"""Whether an actor may start the DAG of a schedule or of a registered run.
+"""Whether an actor may start the DAG of a schedule or a registered run.
 
     starts = StartPermission(Actor("vera", "api"), may_start=lambda dag_id: dag_id != "payroll")
     starts.transact(store, lambda conn: starts.require("payroll"))      # raises DagNotAllowed
 
-Creating, changing, resuming and running what starts a DAG requires it; what only stops it does not. The DAG of a stored schedule
-is read in the transaction that changes it, and another process may answer for the permission. So a transaction that needs an
-answer is rolled back, gets the answer without its locks, and is repeated.
+Creating, changing, resuming and running what starts a DAG requires it; stopping does not. The DAG of a stored schedule is read in
+the transaction that changes it, and another process may decide about the permission. A transaction that needs a decision is
+therefore rolled back, gets it without holding locks, and is repeated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MayStart = Callable[[str], bool]
 class StartPermission:
     """Remembers for one request which DAGs its actor may start.
 
-    :param may_start: whether the actor may start a DAG; ``None``: any DAG, for files and the command line.
+    :param may_start: whether the actor may start a DAG; ``None`` for any DAG, for files and the command line.
     """
 
     def __init__(self, actor: Actor | None, may_start: MayStart | None) -> None:
@@ -34,7 +34,7 @@ class StartPermission:
         self._allowed: set[str] = set()
 
     def require(self, *dag_ids: str) -> None:
-        """Continue if the actor may start these DAGs; call it in :meth:`transact`."""
+        """Require that the actor may start these DAGs; call it in :meth:`transact`."""
         for dag_id in dag_ids:
             if self._may_start is not None and dag_id not in self._allowed:
                 raise _Unanswered(dag_id)

@@ -1,4 +1,4 @@
-"""Registered runs: named defaults for the runs of a DAG, with a cron or without, and the catalogue of them.
+"""Registered runs: named defaults for the runs of a DAG, optionally with a cron, and the catalogue of them.
 
     features = RegisteredRun(
         "features_daily",
@@ -11,9 +11,9 @@
     features.conf_of_run({"days": 30}, None)   # {"table": …, "days": 30, "snowpack_run": {…}}
     RegisteredRuns(store, catalog="lake", actor=Actor("vera", "cli")).register(features)
 
-The invariant: a registered run that exists is valid, and each of its runs, by its cron or by hand, finds in its conf its name and
-the preservation of its interim tables. It is one row among the schedules, of the origin ``run``, and is changed here alone. A
-disabled one is a suspended schedule: no ticks pile up until it is enabled again.
+The invariant: a registered run that exists is valid, and the conf of each of its runs, by cron or by hand, has its name and the
+preservation of its interim tables. It is a row among the schedules, of the origin ``run``, changed only here. A disabled run is a
+suspended schedule: no ticks pile up until it is enabled again.
 """
 
 from __future__ import annotations
@@ -58,14 +58,13 @@ OURS = (RUN_KEY, "snowpack")
 class RegisteredRun:
     """The definition of a registered run.
 
-    :param name: unique among registered runs and schedules, in the form of a schedule's name.
-    :param conf: the ``dag_run.conf`` of each run. A run that is started by hand may add or replace values.
-    :param cron: when it starts: five fields, or six with the seconds first; ``None`` for only by hand.
+    :param name: unique among registered runs and schedules, with the syntax of a schedule's name.
+    :param conf: the ``dag_run.conf`` of each run. A manual run may add or replace values.
+    :param cron: five fields, or six with the seconds first; ``None`` for manual runs only.
     :param tz: the IANA zone of the cron; ``UTC`` without a cron.
-    :param preservation: of its runs' interim tables, unless a task or the request for a run sets another; ``None`` leaves it to
-        the installation.
-    :param enabled: whether its cron is active; ``None`` keeps it as it is, and enables a new one.
-    :raises InvalidRun: a value that cannot be used, with the name of the field.
+    :param preservation: of its runs' interim tables, unless a task or a request overrides it; ``None`` for the default.
+    :param enabled: whether its cron is active; ``None`` keeps the current value, and enables a new run.
+    :raises InvalidRun: a value is invalid; the error names its field.
     """
 
     name: str
@@ -86,15 +85,12 @@ class RegisteredRun:
 
     @classmethod
     def from_json(cls, value: object) -> RegisteredRun:
-        """Read it from a body of the API.
-
-        :raises InvalidRun: a field that is missing, not known, or not usable.
-        """
+        """:raises InvalidRun: a field is missing, unknown or invalid."""
         with _invalid_run():
             return cls(**read_fields("run", value, known=_READERS, required=("name", "dag_id")))
 
     def schedule(self, *, enabled: bool) -> Schedule:
-        """Return the schedule that it is."""
+        """Return the run as a schedule."""
         return Schedule(
             self.name,
             dag_id=self.dag_id,
@@ -105,8 +101,7 @@ class RegisteredRun:
         )
 
     def conf_of_run(self, given: Mapping[str, Any], preservation: Preservation | None) -> dict[str, Any]:
-        """Return the conf of one run: its values replace the defaults key by key; a value that is an object is replaced as a
-        whole.
+        """Return the conf of one run: its values override the defaults key by key; objects are replaced as a whole.
 
         :param preservation: of this run; ``None`` for the registered one.
         """
@@ -122,7 +117,7 @@ class RegisteredRun:
 def read_given(conf: object, preservation: object) -> tuple[Mapping[str, Any], Preservation | None]:
     """Read the values for one run: of its conf, and the preservation of its interim tables.
 
-    :raises InvalidRun: the conf is not a JSON object or has a reserved key, or the preservation is not known.
+    :raises InvalidRun: the conf is not a JSON object or has a reserved key, or the preservation is unknown.
     """
     with _invalid_run():
         given = {} if conf is None else conf
@@ -131,7 +126,7 @@ def read_given(conf: object, preservation: object) -> tuple[Mapping[str, Any], P
 
 @contextmanager
 def _invalid_run() -> Iterator[None]:
-    """Raise what is wrong with a field as :class:`InvalidRun`."""
+    """Raise errors of fields as :class:`InvalidRun`."""
     try:
         yield
     except InvalidSchedule as error:
@@ -176,10 +171,10 @@ class Became(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A registered run as the store has it.
+    """A stored registered run.
 
     :param updated_at: when it was last registered, changed, enabled or disabled.
-    :param next_run_at: when its cron comes next; ``None`` without one, and while it is disabled.
+    :param next_run_at: the next time of its cron; ``None`` without one, and while it is disabled.
     """
 
     name: str
@@ -197,10 +192,7 @@ class StoredRun:
 
     @property
     def run(self) -> RegisteredRun:
-        """Its definition.
-
-        :raises InvalidRun: this version cannot use it.
-        """
+        """:raises InvalidRun: this version cannot use the definition."""
         fields = {name: getattr(self, name) for name in ("conf", "cron", "tz", "preservation", "enabled", "description")}
         return RegisteredRun(self.name, self.dag_id, **fields)
 
@@ -209,9 +201,9 @@ class RegisteredRuns:
     """Registers, changes and finds runs.
 
     :param catalog: of the tables that triggers name.
-    :param actor: who makes the changes; each is then audited.
-    :param may_start: whether the actor may start a DAG; ``None`` for any DAG. Without it, registering, changing, enabling and
-        running a run of the DAG raise :class:`DagNotAllowed`.
+    :param actor: who makes the changes, for the audit trail.
+    :param may_start: whether the actor may start a DAG; ``None`` for any DAG. Without permission, registering, changing, enabling
+        and running a run of the DAG raise :class:`DagNotAllowed`.
     """
 
     def __init__(
@@ -228,7 +220,7 @@ class RegisteredRuns:
         self.starts = self._writer.starts
 
     def register(self, run: RegisteredRun) -> StoredRun:
-        """Register a new one; it is enabled unless it is declared disabled.
+        """Register a new run, enabled unless it is declared disabled.
 
         :raises RunExists: the name is registered.
         :raises NameTaken: a schedule has the name.
@@ -236,12 +228,12 @@ class RegisteredRuns:
         return self._writer.change(lambda conn: self._register(conn, run))
 
     def upsert(self, run: RegisteredRun, *, discard: bool = False) -> tuple[StoredRun, Became]:
-        """Register it or, if its name is registered, replace it.
+        """Register the run or, if its name is registered, replace it.
 
-        What is pending of a run that gets another cron or another DAG, or is enabled or disabled, is discarded, and its cron
-        counts from now. It keeps waiting with the other values otherwise; an equal one is not touched.
+        A new cron or DAG, enabling and disabling discard the pending runs, and the cron counts from now. Other changes keep them
+        waiting with the new values; an equal run is not touched.
 
-        :param discard: whether runs that wait may be discarded.
+        :param discard: whether pending runs may be discarded.
         :raises DiscardsEvents: they may not, and the change would discard some.
         :raises NameTaken: a schedule has the name.
         """
@@ -261,28 +253,28 @@ class RegisteredRuns:
         return self._writer.change(write)
 
     def enable(self, name: str) -> StoredRun:
-        """Let its cron count, from now on. Doing it twice changes nothing.
+        """Activate its cron from now on; idempotent.
 
-        :raises RunNotFound: there is none of this name.
+        :raises RunNotFound: there is no registered run with this name.
         """
         return self._switch(name, on=True)
 
     def disable(self, name: str) -> StoredRun:
-        """Discard what is pending, and stop its cron. Doing it twice changes nothing.
+        """Stop its cron and discard its pending runs; idempotent.
 
-        :raises RunNotFound: there is none of this name.
+        :raises RunNotFound: there is no registered run with this name.
         """
         return self._switch(name, on=False)
 
     def unregister(self, name: str) -> None:
-        """Remove it, and what is pending of it. DAG runs that Airflow has already continue.
+        """Remove it with its pending runs. Existing DAG runs in Airflow continue.
 
-        :raises RunNotFound: there is none of this name.
+        :raises RunNotFound: there is no registered run with this name.
         """
         self._writer.change(lambda conn: self._writer.delete(conn, name))
 
     def get(self, name: str) -> StoredRun:
-        """:raises RunNotFound: there is none of this name."""
+        """:raises RunNotFound: there is no registered run with this name."""
         return self.store.read(lambda conn: self._stored(conn, name))
 
     def list(
@@ -294,19 +286,19 @@ class RegisteredRuns:
         after: str | None = None,
         limit: int = 1_000,
     ) -> list[StoredRun]:
-        """Return registered runs in the order of their names.
+        """Return registered runs by name.
 
-        :param search: part of the name or of the DAG's id, ignoring case.
+        :param search: part of the name or the DAG's id, ignoring case.
         :param after: return only later names, for the next page.
         """
         query = matching(_with_clock(), dag_id=dag_id, enabled=enabled, search=search, after=after).limit(limit)
         return [_stored_from(row) for row in self.store.all(query)]
 
     def locked(self, conn: sa.Connection, name: str) -> tuple[StoredRun, str]:
-        """Lock the run until the transaction ends, which began with :func:`number_in_turn`.
+        """Lock the run until the transaction ends, which must have begun with :func:`number_in_turn`.
 
         :returns: the run, and the generation of its schedule.
-        :raises RunNotFound: there is none of this name.
+        :raises RunNotFound: there is no registered run with this name.
         """
         generation: str = self._writer.required(conn, name).generation
         return self._stored(conn, name), generation
@@ -331,7 +323,7 @@ class RegisteredRuns:
 
 def _same(schedule: Schedule, definition: object) -> bool:
     stored = readable(definition)
-    # As text: to Python, 1 and true are the same.
+    # As text, because 1 and true are equal in Python.
     return stored is not None and _text(schedule) == _text(stored)
 
 
@@ -340,7 +332,7 @@ def _text(schedule: Schedule) -> str:
 
 
 def _with_clock() -> sa.Select[Any]:
-    """Select registered runs; the cron of one is the only leaf of its trigger, so its clock is the one of that number."""
+    """Select registered runs with their clocks; the cron of a run is its trigger's only leaf, number 0."""
     clock = sa.and_(schedule_clocks.c.schedule == schedules.c.name, schedule_clocks.c.leaf == 0)
     query = sa.select(schedules, schedule_clocks.c.next_at).outerjoin(schedule_clocks, clock)
     return query.where(schedules.c.origin == ScheduleOrigin.RUN.value)

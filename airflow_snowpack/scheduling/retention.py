@@ -1,14 +1,14 @@
-"""How long events, pending runs that ended, and history are kept.
+"""How long events, ended pending runs, and history are kept.
 
     Pruner(store, retained(store), older_than=KEEP)
-    remember_period(conn, constraints)     # when a run comes to a gate
+    remember_period(conn, constraints)     # when a run reaches a gate
 
-The invariant: an event stays until the intake has passed it and no open run has it, however old it is; and what ``MaxRuns``
-counts stays for the longest period of any of them. Nothing is deleted before :data:`KEEP`: an event that is reported again, as
-after a scheduler was down for weeks, is recognised by the one on record.
+The invariant: an event stays, however old, until the intake has passed it and no open run has it; and what ``MaxRuns`` counts
+stays for the longest period of any of them. Nothing is deleted before :data:`KEEP`: an event that is reported again, such as
+after a scheduler was down for weeks, is identified by the recorded one.
 
-Gates are declared in DAG files, and the store has only the runs that came to them, many of each. So the longest period that a
-gate counts over is kept as a fact of the store, which grows when a longer one comes and never shrinks.
+Gates are declared in DAG files; the store has only the runs that reached them, many of each. The longest period that a gate
+counts over is therefore stored as a fact, which grows when a longer one appears and never shrinks.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KEEP = timedelta(days=90)
 
 
 def retained(store: Store) -> tuple[RetainedRows, ...]:
-    """Return the kinds of rows of this room, in the order in which they are deleted: an event after the runs that had it."""
+    """Return this room's kinds of rows in the order of deletion: events after the runs that had them."""
     of_schedules = store.read(lambda conn: _periods_in(conn, schedules.c.definition["constraints"]))
     counted = max(KEEP, of_schedules, longest_of_gates(store))
     run, gate = schedule_runs.c, gated_runs.c
@@ -53,7 +53,7 @@ def retained(store: Store) -> tuple[RetainedRows, ...]:
 
 
 def _held(conn: sa.Connection, event_ids: Sequence[Any]) -> Collection[Any]:
-    """Return the events that an open run has, found from the open runs, of which there are few."""
+    """Return the events that open runs have, found from the open runs, which are few."""
     open_run = sa.and_(pending_jobs.c.pending_id == pending_events.c.pending_id, pending_jobs.c.ended_at.is_(None))
     had = sa.select(pending_events.c.event_id).join(pending_jobs, open_run)
     return set(conn.execute(had.where(pending_events.c.event_id.between(min(event_ids), max(event_ids)))).scalars())
@@ -83,16 +83,16 @@ SOURCE_PROBLEMS = RetainedRows(source_problems, age=LAST_CONFIRMED, order=(LAST_
 
 FACT = "longest_max_runs_of_gates"
 DIGITS = 12
-"""Digits of the seconds: texts of one length compare as numbers do."""
+"""Digits of the seconds: strings of equal length compare like numbers."""
 
 
 def remember_period(conn: sa.Connection, constraints: Iterable[Constraint]) -> None:
-    """Keep the longest period of these constraints, if it is longer than any before."""
+    """Store the longest period of these constraints, if it is longer than the stored one."""
     period = RequiredFacts.of(constraints, "").launches_within
     if not period:
         return
     known = _known(conn)
-    # In a store of an earlier release, those that came before count too.
+    # In a store of an earlier release, earlier gates count too.
     if period > (_find(conn) if known is None else known):
         _keep(conn, period)
 

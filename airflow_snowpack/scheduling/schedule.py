@@ -1,4 +1,4 @@
-"""A schedule: which DAG to run, when a run is wanted, and under which constraints it may start.
+"""A schedule: which DAG to run, when, and under which constraints a run may start.
 
     nightly = Schedule(
         "page_views_nightly",
@@ -9,7 +9,7 @@
         timeout=Timeout("1d", then="discard"),
     )
 
-The invariant: a :class:`Schedule` is valid, and equal to the one that is read from its JSON.
+The invariant: a :class:`Schedule` is valid, and equal to the one read from its JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from airflow_snowpack.scheduling.triggers.trigger import Trigger, parse_trigger
 DAG_ID = re.compile(r"[\w.~-]{1,250}")
 MAX_NAME = 200
 MAX_PARTS = 500
-"""Triggers that count events, and constraints; a change writes a row for each while no other schedule can be changed."""
+"""The most event triggers, and the most constraints; a change writes a row for each while no other schedule can be changed."""
 PRIORITIES = range(-1000, 1001)
 
 
@@ -55,8 +55,7 @@ class Missed(StrEnum):
 class LaunchBacklog(StrEnum):
     """How many launches may wait for a DAG that cannot be started, such as a paused one.
 
-    ``ONE``: further events join the waiting launch, and the DAG gets one run for all of them. ``ALL``: each gets a run of its
-    own.
+    ``ONE``: further events join the waiting launch, and the DAG gets one run for all of them. ``ALL``: each gets a separate run.
     """
 
     ONE = "one"
@@ -65,7 +64,7 @@ class LaunchBacklog(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Timeout:
-    """How long a pending run may wait for its constraints once its trigger is satisfied, and what happens to it then."""
+    """How long a pending run may wait for its constraints after its trigger was satisfied, and what happens then."""
 
     after: timedelta | str = timedelta(days=1)
     then: Then | str = Then.DISCARD
@@ -84,16 +83,16 @@ class Timeout:
 
 @dataclass(frozen=True)
 class Schedule:
-    """When a DAG is to run.
+    """When to run a DAG.
 
     :param name: unique in a store: letters, digits, underscores and hyphens, with a letter or an underscore first.
     :param conf: the ``dag_run.conf`` of each run, to which the events that started it are added.
     :param timeout: how long a pending run may wait for its constraints; a day by default.
-    :param priority: the higher one starts first where there is not room for all; from -1000 to 1000.
+    :param priority: from -1000 to 1000; if there is not room for all, higher priorities start first.
     :param missed: what happens to cron ticks while no scheduler runs.
     :param backlog: what happens to events while a launch waits for its DAG.
-    :param enabled: whether it is created enabled; otherwise it is suspended until it is resumed.
-    :raises InvalidSchedule: a value is not valid, with the name of the field.
+    :param enabled: whether it is created enabled, or suspended until it is resumed.
+    :raises InvalidSchedule: a value is invalid; the error names its field.
     """
 
     name: str
@@ -118,28 +117,21 @@ class Schedule:
             CONSTRAINTS.verified(constraint, self.dag_id)
 
     def to_json(self) -> dict[str, Any]:
-        """Return every field."""
         return {name: to_plain(getattr(self, name)) for name in _READERS}
 
     def runs_like(self, other: Schedule) -> bool:
-        """Return whether both have the same trigger, constraints and DAG: what waits for one can wait for the other."""
+        """Return whether both have the same trigger, constraints and DAG, so that pending runs of one suit the other."""
         mine, its = self.to_json(), other.to_json()
         return all(mine[name] == its[name] for name in ("trigger", "constraints", "dag_id"))
 
     @classmethod
     def from_json(cls, declared: object) -> Schedule:
-        """Read a schedule as :meth:`to_json` or a YAML file has it.
-
-        :raises InvalidSchedule: a field is missing, unknown or not valid.
-        """
+        """:raises InvalidSchedule: a field is missing, unknown or invalid."""
         return cls(**read_fields("schedule", declared, known=_READERS, required=("name", "dag_id", "trigger")))
 
 
 def read_fields(what: str, declared: object, *, known: Collection[str], required: Collection[str]) -> Mapping[str, Any]:
-    """Return the fields of a declaration.
-
-    :raises InvalidSchedule: it is not a mapping, or a field is not known or missing.
-    """
+    """:raises InvalidSchedule: the declaration is not a mapping, or a field is unknown or missing."""
     if not isinstance(declared, Mapping):
         raise InvalidSchedule(what, declared, "it must be a mapping of fields")
     for name in declared:
@@ -154,7 +146,7 @@ def read_fields(what: str, declared: object, *, known: Collection[str], required
 def read_field(name: str, value: Any, parse: Callable[[Any], Any]) -> Any:
     """Return a field's value as ``parse`` returns it.
 
-    :raises InvalidSchedule: it is not valid, with the name of the field.
+    :raises InvalidSchedule: it is invalid; the error names the field.
     """
     try:
         return parse(value)
@@ -167,9 +159,9 @@ def read_field(name: str, value: Any, parse: Callable[[Any], Any]) -> Any:
 
 
 def parse_constraints(value: object) -> tuple[Constraint, ...]:
-    """Return constraints as they are, or read them from their JSON.
+    """Return constraints unchanged, or read them from JSON.
 
-    :raises InvalidSchedule: one is not valid, with the path of its field.
+    :raises InvalidSchedule: a constraint is invalid; the error has the path of its field.
     """
     read: tuple[Constraint, ...] = read_field("constraints", value, _constraints)
     return read
@@ -269,21 +261,17 @@ _READERS: dict[str, Callable[[Any], Any]] = {
 
 
 class Definitions:
-    """The definitions of schedules, each parsed once for a round of the checker, since parsing costs more than evaluating.
-
-    :param read: names and stored definitions.
-    """
+    """The definitions of schedules, each parsed once per round of the checker, because parsing costs more than evaluating."""
 
     def __init__(self, read: Iterable[tuple[str, Any]]) -> None:
         self._parsed = {name: (declared, readable(declared)) for name, declared in read}
 
     @property
     def readable(self) -> list[Schedule]:
-        """The schedules that this version can read."""
         return [schedule for _, schedule in self._parsed.values() if schedule is not None]
 
     def read(self, name: str, declared: Any) -> Schedule:
-        """Return the schedule with this stored definition, parsed again only when it has changed.
+        """Return the schedule with this stored definition, parsed again only if it has changed.
 
         :raises InvalidSchedule: this version cannot read it.
         """
@@ -292,7 +280,7 @@ class Definitions:
 
 
 def readable(declared: object) -> Schedule | None:
-    """Return a schedule from its JSON; ``None`` when this version cannot read it, since a newer one has written it."""
+    """Return a schedule from its JSON; ``None`` if this version cannot read it, because a newer one has written it."""
     try:
         return Schedule.from_json(declared)
     except InvalidSchedule:

@@ -1,11 +1,11 @@
-"""The scheduler: takes in events, evaluates the pending runs that are due, and starts those that may start, round by round.
+"""The scheduler: takes in events, evaluates due pending runs, and starts those that may start, round by round.
 
     scheduler = Scheduler(store, airflow, starter, "scheduler-1")
     scheduler.step()
     scheduler.worker().run(stop)      # until the event is set
 
-The dispatcher DAG and ``airflow snowpack scheduler`` both run it, and any number of them share the work. The invariant: all state
-is in the store, so that wherever a process ends, the next round of another continues from there.
+The dispatcher DAG and ``airflow snowpack scheduler`` both run it, and any number of instances share the work. The invariant: all
+state is in the store, so the next round of any instance continues where a process ended.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ log = logging.getLogger(__name__)
 
 TIDY_EVERY = timedelta(hours=1)
 ROUND_PATIENCE = timedelta(seconds=1)
-"""How long a round of a running scheduler waits for each thing that it needs of Airflow."""
+"""How long a round of a running scheduler waits for each answer from Airflow."""
 SEARCH_LIMIT = timedelta(minutes=5)
-"""How long one search for the ends of runs or for missing DAGs may take."""
+"""How long one search for ended runs or missing DAGs may take."""
 RETRY_AFTER = timedelta(seconds=5)
-"""The pause after a round that failed: an outage of Airflow or of the store must not be met twice a second."""
+"""The pause after a failed round: an outage of Airflow or the store must not be hit twice a second."""
 
 
 class Scheduler:
     """All parts of the scheduler except the poller, which has its own thread (:meth:`Poller.worker`).
 
-    :param name: the name under which it claims launches.
-    :param sign: its sign of life; ``None``: of this process.
-    :param patience: how long a round waits for each thing that it needs of Airflow, which then continues in a thread: so a slow
-        Airflow delays neither the intake nor the runs that need no answer of it. ``None``: as long as Airflow may take.
+    :param name: the name in its claims of launches.
+    :param sign: its sign of life; ``None`` for one of this process.
+    :param patience: how long a round waits for each answer from Airflow, which then continues in a thread, so that a slow Airflow
+        delays neither the intake nor runs that need no answer. ``None``: as long as Airflow may take.
     """
 
     def __init__(
@@ -71,17 +71,16 @@ class Scheduler:
         self._pruner: Pruner | None = None
 
     def step(self) -> RoundReport:
-        """Run one round."""
         self._search()
         report = RoundReport(matched=self._intake.step())
         try:
             for checked in self._checker.parts():
                 report += checked
-                if checked.reserved:  # they do not wait for the evaluation of all the others
+                if checked.reserved:  # start them before the rest is evaluated
                     report += self._launcher.step()
-                if self._patience is not None:  # nor do events
+                if self._patience is not None:  # events do not wait either
                     report += RoundReport(matched=self._intake.step())
-        finally:  # what is reserved is started, whatever stops the checker
+        finally:  # start what is reserved, whatever stops the checker
             report += self._launcher.step()
         self._tidy()
         for run_id in report.launched:
@@ -89,7 +88,7 @@ class Scheduler:
         return report
 
     def _search(self) -> None:
-        """Query Airflow for the ends of runs, and for DAGs that are gone."""
+        """Query Airflow for ended runs and for missing DAGs."""
         searches = {
             "The search for the ends of runs": self._run_ends.step,
             "The search for missing DAGs": self._missing_dags.step,
@@ -101,10 +100,7 @@ class Scheduler:
                 raise result
 
     def worker(self, pause: timedelta = timedelta(milliseconds=500)) -> Worker:
-        """Return what runs rounds until it is stopped. A round that fails is logged and repeated.
-
-        :param pause: after a round that had nothing to do.
-        """
+        """Return a worker that runs rounds, with a pause after idle ones. A failed round is logged and repeated."""
 
         def work() -> bool:
             return not self.step().is_idle
@@ -116,7 +112,7 @@ class Scheduler:
     def _tidy(self) -> None:
         """Delete one batch of old rows; all batches once in :data:`TIDY_EVERY`.
 
-        A scheduler that deletes launches nothing meanwhile, so the rows of a year are deleted over many rounds.
+        A scheduler launches nothing while it deletes, so the rows of a year are deleted over many rounds.
         """
         if self._pruner is None:
             now = self._store.clock()
@@ -124,7 +120,7 @@ class Scheduler:
                 return
             self._tidy_at = now + TIDY_EVERY
             self._pruner = Pruner(self._store, (*retained(self._store), OPERATIONS, EDGES), older_than=KEEP)
-        # When it fails it is retried an hour later: it must not fail every round.
+        # A failed batch is retried an hour later: it must not fail every round.
         pruner, self._pruner = self._pruner, None
         if pruner.step():
             self._pruner = pruner

@@ -4,12 +4,12 @@
     schedules.create(nightly, by="vera")
     schedules.suspend("page_views_nightly")
 
-The invariant: what happened before a schedule was created or resumed, or got another trigger, other constraints or another DAG,
-never counts for it. Each of these makes a new generation that stores its time and the newest event, and discards the pending runs
-of the old one. Any other change, such as of its conf or priority, keeps the generation and gives what waits the new values: no
-event is discarded, and a launch that a process has claimed keeps the conf that it may have been started with.
+The invariant: what happened before a schedule was created or resumed, or got another trigger, constraints or DAG, never counts
+for it. Each of these makes a new generation, which stores its time and the newest event, and discards the pending runs of the old
+one. Any other change, such as of its conf or priority, keeps the generation and applies to pending runs: no event is discarded,
+and a claimed launch keeps the conf that it may have been started with.
 
-Schedules and registered runs are written by one :class:`ScheduleWriter`, which changes either the one or the other.
+:class:`ScheduleWriter` writes schedules and registered runs; an instance writes only one of the two kinds.
 """
 
 from __future__ import annotations
@@ -61,9 +61,7 @@ from airflow_snowpack.store.tables.schedules import (
 T = TypeVar("T")
 
 SLOW_WRITERS = timedelta(seconds=1)
-"""How far the clock of a table's writer may be behind: what was committed so shortly before a schedule was created, changed or
-resumed, and has not been read yet, counts too.
-"""
+"""How far behind a table writer's clock may be: an unread commit this shortly before a schedule was changed counts too."""
 
 CHANGES = {
     "created": ("create_schedule", "register_run"),
@@ -72,11 +70,11 @@ CHANGES = {
     "suspended": ("suspend_schedule", "disable_run"),
     "resumed": ("resume_schedule", "enable_run"),
 }
-"""The names of changes in the audit trail, of a schedule and of a registered run, by their names in the history."""
+"""Audit trail names of changes, for schedules and registered runs, by their names in the history."""
 
 
 class ScheduleOrigin(StrEnum):
-    """Where a schedule comes from: a file; the API, pages or command line; a file, and then edited; or a registered run."""
+    """The origin of a schedule: a file; the API, pages or command line; a file, edited later; or a registered run."""
 
     FILE = "file"
     HAND = "hand"
@@ -86,10 +84,10 @@ class ScheduleOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits for a schedule, and is discarded with a change of when it runs.
+    """What waits for a schedule, and is discarded if what decides when it runs changes.
 
-    :param runs: its pending runs, also those that wait to be started.
-    :param events: the events that they have.
+    :param runs: its pending runs, including those that wait to be started.
+    :param events: their events.
     """
 
     runs: int = 0
@@ -98,13 +96,13 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class StoredSchedule:
-    """A schedule in the store.
+    """A stored schedule.
 
     :param definition: its JSON.
-    :param read: the schedule; ``None`` when this version cannot read it, for the reason in ``problem``. It can be shown,
-        suspended, changed and deleted; its events are kept and not counted.
+    :param read: the schedule; ``None`` if this version cannot read it, with the reason in ``problem``. It can then be shown,
+        suspended, changed and deleted; its events are kept but not counted.
     :param enabled: whether events count for it; otherwise it is suspended.
-    :param generation: a new one after each change of its trigger, constraints or DAG, and after resuming.
+    :param generation: new after each change of its trigger, constraints or DAG, and after resuming.
     """
 
     name: str
@@ -128,13 +126,13 @@ class StoredSchedule:
 
 
 class Schedules:
-    """Creates, changes and finds schedules. A registered run is listed here, and changed by :class:`RegisteredRuns` alone.
+    """Creates, changes and finds schedules. Registered runs are listed here, but only :class:`RegisteredRuns` changes them.
 
     :param catalog: of the tables that triggers name.
-    :param actor: who makes the changes; each is then audited.
-    :param probes: the names of the load probes that the installation registers.
-    :param may_start: whether the actor may start a DAG; ``None`` for any DAG. Without it, creating, changing, resuming and
-        running a schedule of the DAG raise :class:`DagNotAllowed`.
+    :param actor: who makes the changes, for the audit trail.
+    :param probes: the load probes that the installation registers.
+    :param may_start: whether the actor may start a DAG; ``None`` for any DAG. Without permission, creating, changing, resuming
+        and running a schedule of the DAG raise :class:`DagNotAllowed`.
     """
 
     def __init__(
@@ -156,29 +154,29 @@ class Schedules:
     def create(
         self, schedule: Schedule, *, by: str | None = None, origin: ScheduleOrigin = ScheduleOrigin.HAND
     ) -> StoredSchedule:
-        """:raises ScheduleExists: the name is taken; :class:`NameTaken` when a registered run has it.
+        """Create a schedule.
 
-        :raises InvalidSchedule: from :func:`check_probes`, also when it is updated.
+        :raises ScheduleExists: the name is taken; :class:`NameTaken` if by a registered run.
+        :raises InvalidSchedule: as :func:`check_probes`.
         """
         return self._changed(lambda conn: self._writer.create(conn, schedule, by=by, origin=origin))
 
     def update(
         self, schedule: Schedule, *, by: str | None = None, origin: ScheduleOrigin = ScheduleOrigin.HAND, discard: bool = False
     ) -> StoredSchedule:
-        """Change everything but whether it is enabled. With another trigger, other constraints or another DAG, its pending runs
-        are discarded, and counting starts from zero; they keep waiting with the other values otherwise.
+        """Change everything except whether it is enabled. Another trigger, constraints or DAG discard its pending runs and
+        restart counting; otherwise the pending runs keep waiting with the new values.
 
-        :param discard: whether events that wait may be discarded.
+        :param discard: whether waiting events may be discarded.
         :raises DiscardsEvents: they may not, and the change would discard some.
+        :raises InvalidSchedule: as :func:`check_probes`.
         :raises ScheduleNotFound: no schedule has this name.
         :raises KeptByRun: it is a registered run.
         """
         return self._changed(lambda conn: self._writer.update(conn, schedule, by=by, origin=origin, discard=discard))
 
     def waiting(self, name: str) -> Waiting:
-        """Return what waits for a schedule, and is discarded when it is suspended or deleted, or gets another trigger, other
-        constraints or another DAG.
-        """
+        """Return what is discarded if the schedule is suspended or deleted, or gets another trigger, constraints or DAG."""
         return self.store.read(lambda conn: self._writer.waiting(conn, name))
 
     def delete(self, name: str, *, by: str | None = None) -> None:
@@ -190,7 +188,7 @@ class Schedules:
         self._writer.change(lambda conn: self._writer.delete(conn, name, by=by))
 
     def suspend(self, name: str, *, by: str | None = None) -> StoredSchedule:
-        """Discard its pending runs and count no more events. Suspending twice changes nothing.
+        """Discard its pending runs and ignore events; idempotent.
 
         :raises ScheduleNotFound: no schedule has this name.
         :raises KeptByRun: it is a registered run.
@@ -198,7 +196,7 @@ class Schedules:
         return self._changed(lambda conn: self._writer.switch(conn, name, on=False, by=by))
 
     def resume(self, name: str, *, by: str | None = None) -> StoredSchedule:
-        """Count events again, from now on. Resuming twice changes nothing.
+        """Count events again from now on; idempotent.
 
         :raises ScheduleNotFound: no schedule has this name.
         :raises ScheduleNotReadable: this version cannot read it.
@@ -221,9 +219,9 @@ class Schedules:
         after: str | None = None,
         limit: int = 1_000,
     ) -> list[StoredSchedule]:
-        """Return schedules in the order of their names.
+        """Return schedules by name.
 
-        :param search: part of the name or of the DAG's id, ignoring case.
+        :param search: part of the name or the DAG's id, ignoring case.
         :param after: return only later names, for the next page.
         """
         query = matching(sa.select(schedules), dag_id=dag_id, enabled=enabled, search=search, after=after).limit(limit)
@@ -247,7 +245,7 @@ class Schedules:
 def matching(
     query: sa.Select[Any], *, dag_id: str | None, enabled: bool | None, search: str | None, after: str | None
 ) -> sa.Select[Any]:
-    """Return a query for the schedules that match, in the order of their names, as :meth:`Schedules.list` has it."""
+    """Return a query for the matching schedules by name, with the filter of :meth:`Schedules.list`."""
     query = query.order_by(schedules.c.name)
     query = query if dag_id is None else query.where(schedules.c.dag_id == storable(dag_id))
     query = query if enabled is None else query.where(schedules.c.enabled.is_(enabled))
@@ -270,7 +268,7 @@ def _stored_from(row: sa.Row[Any]) -> StoredSchedule:
 
 
 def check_probes(schedule: Schedule, probes: Collection[str]) -> None:
-    """:raises InvalidSchedule: a constraint names a load probe that is not one of these, which the installation registers."""
+    """:raises InvalidSchedule: a constraint names a load probe that the installation does not register."""
     for number, constraint in enumerate(schedule.constraints):
         for probe in sorted(set(constraint.required_facts(schedule.dag_id).probes).difference(probes)):
             known = f"registered are {', '.join(sorted(probes))}" if probes else "none is registered"
@@ -281,13 +279,13 @@ def check_probes(schedule: Schedule, probes: Collection[str]) -> None:
 class ScheduleWriter:
     """Changes rows in the caller's transaction, for :class:`Schedules` and :class:`RegisteredRuns`.
 
-    Every method expects that its transaction began with :func:`number_in_turn`, as all do that publish events: a transaction that
-    locked rows before could deadlock with another.
+    Every method expects a transaction that began with :func:`number_in_turn`, as all that publish events do: a transaction that
+    locks rows first could deadlock with another.
 
     :param catalog: of the tables that triggers name.
-    :param actor: who makes the changes; each is then audited.
-    :param of_runs: whether it changes registered runs; otherwise the other schedules.
-    :param probes: the names of the load probes that the installation registers.
+    :param actor: who makes the changes, for the audit trail.
+    :param of_runs: whether it changes registered runs instead of the other schedules.
+    :param probes: the load probes that the installation registers.
     :param may_start: whether the actor may start a DAG; ``None`` for any DAG.
     """
 
@@ -309,7 +307,7 @@ class ScheduleWriter:
         self._probes = probes
 
     def change(self, work: Callable[[sa.Connection], T]) -> T:
-        """Run a change in a transaction, while no other changes a schedule and no events get numbers.
+        """Run a change in a transaction, while no other changes a schedule or numbers events.
 
         :raises DagNotAllowed: the actor may not start the DAG of what is created, changed or resumed; nothing was changed.
         """
@@ -321,9 +319,10 @@ class ScheduleWriter:
         return self.starts.transact(self._store, in_turn)
 
     def create(self, conn: sa.Connection, schedule: Schedule, *, origin: ScheduleOrigin, by: str | None = None) -> sa.Row[Any]:
-        """:raises ScheduleExists, RunExists, NameTaken: the name is taken.
+        """Create a schedule or a registered run.
 
-        :raises InvalidSchedule: from :func:`check_probes`.
+        :raises ScheduleExists, RunExists, NameTaken: the name is taken.
+        :raises InvalidSchedule: as :func:`check_probes`.
         """
         self.starts.require(schedule.dag_id)
         check_probes(schedule, self._probes)
@@ -343,10 +342,7 @@ class ScheduleWriter:
         enabled: bool | None = None,
         discard: bool = False,
     ) -> sa.Row[Any]:
-        """Change a schedule, as :meth:`Schedules.update` does.
-
-        :param enabled: whether it is enabled from now on; ``None`` leaves it as it is.
-        """
+        """Change a schedule as :meth:`Schedules.update` does, and whether it is enabled, unless that is ``None``."""
         row = self.required(conn, schedule.name)
         self.starts.require(row.dag_id, schedule.dag_id)
         check_probes(schedule, self._probes)
@@ -365,7 +361,6 @@ class ScheduleWriter:
         return self._apply(conn, changed.values(**self._generation(by), **switched), "updated", **switched)
 
     def delete(self, conn: sa.Connection, name: str, *, by: str | None = None) -> None:
-        """Delete a schedule with its pending runs."""
         row = self.required(conn, name)
         self._discard(conn, name, "the schedule was deleted")
         self._forget(conn, name)
@@ -373,7 +368,7 @@ class ScheduleWriter:
         self._record(conn, row, "deleted", self._name_of(by))
 
     def switch(self, conn: sa.Connection, name: str, *, on: bool, by: str | None = None) -> sa.Row[Any]:
-        """Resume or suspend a schedule. Doing so twice changes nothing."""
+        """Resume or suspend a schedule; idempotent."""
         row = self.required(conn, name)
         if on:
             self.starts.require(row.dag_id)
@@ -386,7 +381,7 @@ class ScheduleWriter:
     def row(self, conn: sa.Connection, name: str) -> sa.Row[Any] | None:
         """Return the schedule's row, locked until the transaction ends.
 
-        :raises NameTaken: a registered run has the name, or a schedule that of a registered run.
+        :raises NameTaken: a registered run has the name, or a schedule if this writer changes registered runs.
         """
         row = _locked(conn, name)
         if row is not None and self._of_runs != (row.origin == ScheduleOrigin.RUN):
@@ -397,7 +392,7 @@ class ScheduleWriter:
         """Return the schedule's row, locked until the transaction ends.
 
         :raises ScheduleNotFound, RunNotFound: no schedule or registered run has this name.
-        :raises KeptByRun: it is a registered run, and this writer does not change those.
+        :raises KeptByRun: it is a registered run, which this writer does not change.
         """
         row = _locked(conn, name)
         if self._of_runs and (row is None or row.origin != ScheduleOrigin.RUN):
@@ -426,7 +421,7 @@ class ScheduleWriter:
             release_slots(conn, dag_id, run_id)
 
     def _edit(self, conn: sa.Connection, was: Schedule, schedule: Schedule) -> None:
-        """Give the open pending run and the unclaimed launches the new values of a schedule that runs as it did before."""
+        """Apply the new values of a schedule that runs as before to its open pending run and its unclaimed launches."""
         longer = schedule.timeout.period - was.timeout.period
         mine = sa.and_(pending_jobs.c.schedule == schedule.name, is_open)
         for run in conn.execute(sa.select(pending_jobs).where(mine).with_for_update()).all():
@@ -457,7 +452,7 @@ class ScheduleWriter:
         return self._actor.name if by is None and self._actor is not None else by
 
     def _apply(self, conn: sa.Connection, change: sa.Insert | sa.Update, what: str, **detail: Any) -> sa.Row[Any]:
-        """Write a schedule's row and, as it is then, its triggers, groups and clocks; a suspended one has none."""
+        """Write a schedule's row and its new triggers, groups and clocks; a suspended schedule has none."""
         row = conn.execute(change.returning(schedules)).one()
         try:
             schedule = Schedule.from_json(row.definition)
@@ -499,7 +494,7 @@ class ScheduleWriter:
                 conn.execute(sa.insert(schedule_clocks).values(schedule=name, leaf=number, next_at=first, look_at=first))
             if key.startswith(TABLES):
                 tables.add(key.removeprefix(TABLES).removesuffix(ALL_CHANGES))
-        if tables:  # due at once: until they are read, a commit of a slow writer may look older than the change
+        if tables:  # due at once: until they are read, a slow writer's commit may look older than the change
             mine = sa.and_(table_places.c.table_key.in_(sorted(tables)), table_places.c.look_at > now)
             conn.execute(sa.update(table_places).where(mine).values(look_at=now))
 

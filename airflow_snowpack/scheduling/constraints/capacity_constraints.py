@@ -123,9 +123,9 @@ def parse_limit(value: object) -> float:
 class ClusterLoad(Constraint):
     """Only while the load that a probe of the installation returns is below a limit, and nothing more urgent waits for that.
 
-    :param probe: a name that ``[snowpack] load_probes`` registers.
-    :param each: how much one run adds, as the probe measures it. A run that may start counts until the probe can show it, a
-        minute later. ``None``: not known, so that one run starts at a time.
+    :param probe: a name registered in ``[snowpack] load_probes``.
+    :param each: how much one run adds to the probe's value. A starting run counts until the probe can show it, a minute later.
+        ``None`` if unknown: one run starts at a time.
     """
 
     kind: ClassVar[str] = "cluster_load"

@@ -1,11 +1,10 @@
-"""What a run constraint is: a condition under which a run whose trigger is satisfied may start.
+"""A run constraint: a condition under which a run whose trigger is satisfied may start.
 
     Delay("10m").rule(context)      # Ruling(Verdict.LATER, "delayed by 10 min", not_before)
 
-A constraint is met, or not met until a time or an event, or it never will be. The invariant: a ruling that names a time is valid
-until then, so the constraint is not evaluated before. Evaluation reads nothing but its context; what the context must have is
-declared with :meth:`Constraint.required_facts`, so that it is read once for a whole batch of pending runs. ``CONTRIBUTING.md``
-shows how to add a constraint.
+A constraint is met, not met until a time or an event, or never met. The invariant: a ruling with a time is valid until then, so
+the constraint is not evaluated earlier. Evaluation only reads its context; :meth:`Constraint.required_facts` declares what the
+context must have, so that it is read once for a batch of pending runs. ``CONTRIBUTING.md`` shows how to add a constraint.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from airflow_snowpack.scheduling.errors import InvalidSchedule
 from airflow_snowpack.scheduling.kinds import Kinds
 
 RECHECK = timedelta(seconds=30)
-"""How soon an unmet constraint is evaluated again when it named no time and no event wakes it."""
+"""How soon an unmet constraint without a time is evaluated again if no event wakes it."""
 
 
 class Verdict(StrEnum):
-    """Whether a constraint is met: it is, it is not now, or it never will be."""
+    """Whether a constraint is met now, may be met later, or will never be met."""
 
     MET = "met"
     LATER = "later"
@@ -35,17 +34,17 @@ class Verdict(StrEnum):
 
 
 class OnUnmet(StrEnum):
-    """What happens to a run whose constraint is not met: it waits, or it is skipped."""
+    """Whether a run with an unmet constraint waits or is skipped."""
 
     WAIT = "wait"
     SKIP = "skip"
 
 
-class Ruling(NamedTuple):  # which costs a tenth of a dataclass when a DAG file is parsed
+class Ruling(NamedTuple):  # costs a tenth of a dataclass when a DAG file is parsed
     """The result of evaluating a constraint.
 
     :param text: the reason, for people.
-    :param not_before: when to evaluate again; ``None`` when no time is known.
+    :param not_before: when to evaluate again; ``None`` if unknown.
     :param waits_for: the wait key of what may change it sooner, such as ``dag:maintain_page_views``.
     """
 
@@ -56,46 +55,46 @@ class Ruling(NamedTuple):  # which costs a tenth of a dataclass when a DAG file 
 
 
 def met(text: str) -> Ruling:
-    """Return the ruling of a constraint that is met."""
+    """Return the ruling that a constraint is met."""
     return Ruling(Verdict.MET, text)
 
 
 def later(text: str, not_before: datetime | None = None, waits_for: str | None = None) -> Ruling:
-    """Return the ruling of a constraint that is not met now."""
+    """Return the ruling that a constraint is not met now."""
     return Ruling(Verdict.LATER, text, not_before, waits_for)
 
 
 def dag_wait_key(dag_id: str) -> str:
-    """Return the wait key of the end of a DAG's run."""
+    """Return the wait key for the end of a run of this DAG."""
     return f"dag:{dag_id}"
 
 
 def group_wait_key(group: str) -> str:
-    """Return the wait key of the end of a run in a group."""
+    """Return the wait key for the end of a run in this group."""
     return f"group:{group}"
 
 
 def pool_wait_key(pool: str) -> str:
-    """Return the wait key of free slots in a pool."""
+    """Return the wait key for free slots in this pool."""
     return f"pool:{pool}"
 
 
 def load_wait_key(probe: str) -> str:
-    """Return the wait key of a lower load."""
+    """Return the wait key for a lower load of this probe."""
     return f"load:{probe}"
 
 
 class FactUnavailable(Exception):
-    """A fact that a constraint needs cannot be read now. The run waits; it is neither started nor skipped on a guess."""
+    """A fact that a constraint needs cannot be read now: the run waits instead of starting or being skipped on a guess."""
 
 
 class RequiredFacts(NamedTuple):
     """What constraints read from their context.
 
-    :param dag_runs: the DAGs whose active runs are counted, and ``groups``: the groups.
+    :param dag_runs: the DAGs whose active runs are counted; ``groups``: the groups.
     :param successes: the DAGs whose last successful end is read.
-    :param launches_within: how far back the launches of the run's schedule are read.
-    :param pools: the pools whose free slots are read, and ``probes``: the names of the load probes that are called.
+    :param launches_within: how far back the launches of the schedule are read.
+    :param pools: the pools whose free slots are read; ``probes``: the load probes that are called.
     """
 
     dag_runs: Collection[str] = frozenset()
@@ -107,12 +106,12 @@ class RequiredFacts(NamedTuple):
 
     @classmethod
     def of(cls, constraints: Iterable[Constraint], dag_id: str) -> RequiredFacts:
-        """Return what these constraints require together for a run of this DAG."""
+        """Return what these constraints together require for a run of this DAG."""
         return cls.merged(each.required_facts(dag_id) for each in constraints)
 
     @classmethod
     def merged(cls, facts: Iterable[RequiredFacts]) -> RequiredFacts:
-        """Return what all of these require together."""
+        """Return the union of these facts."""
         every = list(facts)
         if len(every) < 2:
             return every[0] if every else cls()
@@ -139,44 +138,38 @@ class ConstraintContext(Protocol):
     triggered_at: datetime
 
     def active_runs(self, dag_id: str) -> int:
-        """Count the DAG's runs that are queued, running or about to be launched, however they were started.
+        """Count the DAG's runs that are queued, running or about to be launched, whatever started them.
 
         :raises FactUnavailable: Airflow does not answer.
         """
 
     def active_runs_of_group(self, group: str) -> int:
-        """Count the active runs of the group's DAGs.
-
-        :raises FactUnavailable: Airflow does not answer.
-        """
+        """:raises FactUnavailable: Airflow does not answer."""
 
     def last_success(self, dag_id: str) -> datetime | None:
-        """Return when a run of the DAG last ended in success."""
+        """Return when the DAG's last successful run ended."""
 
     def launches_since(self, moment: datetime) -> tuple[datetime, ...]:
-        """Return when this schedule launched since then, oldest first."""
+        """Return the times since then at which this schedule launched, oldest first."""
 
     def free_slots(self, pool: str) -> int | None:
-        """Return how many slots of the Airflow pool are free; ``None`` when there is no such pool.
+        """Return the number of free slots of the Airflow pool; ``None`` if there is no such pool.
 
         :raises FactUnavailable: Airflow does not answer.
         """
 
     def load(self, probe: str) -> float:
-        """Return what a load probe returned.
-
-        :raises FactUnavailable: the probe is not registered, or it failed.
-        """
+        """:raises FactUnavailable: the probe is not registered, or it failed."""
 
     def held(self, key: str) -> int:
-        """Return how much of what this wait key counts is reserved for runs that Airflow or the probe does not show yet."""
+        """Return how much of this wait key is reserved for runs that Airflow or the probe does not show yet."""
 
     def more_urgent(self, key: str) -> int:
         """Count the pending runs of a higher priority with this wait key."""
 
 
 class Constraint(Declared):
-    """A run constraint; a subclass implements :meth:`evaluate`, and overrides the rest as far as it reads or reserves anything.
+    """A run constraint. A subclass implements :meth:`evaluate`, and overrides what describes its reads and reservations.
 
     :cvar may_skip: whether ``on_unmet="skip"`` is allowed.
     """
@@ -200,19 +193,19 @@ class Constraint(Declared):
         return RequiredFacts()
 
     def wait_key(self, dag_id: str) -> str | None:
-        """Return the key of what runs of this DAG wait for in one queue; ``None`` for a constraint that only time can meet.
+        """Return the key of the queue in which runs of this DAG wait; ``None`` if only time can meet the constraint.
 
-        Evaluations of constraints with the same key exclude each other, which makes counting and reserving one step.
+        Evaluations with the same key exclude each other, so counting and reserving is one step.
         """
         return None
 
     @property
     def max_active(self) -> int | None:
-        """How many runs may be active under the wait key; ``None`` for a constraint that counts no runs."""
+        """How many runs may be active under the wait key; ``None`` if the constraint counts no runs."""
         return None
 
     def reserves(self) -> Mapping[str, int]:
-        """Return what a run that may start reserves until Airflow or a probe shows it, by wait key."""
+        """Return what a starting run reserves by wait key, until Airflow or a probe shows it."""
         return {}
 
     def verify(self, dag_id: str = "dag") -> None:
@@ -240,7 +233,7 @@ class Constraint(Declared):
 
 
 def after_more_urgent(context: ConstraintContext, key: str, text: str) -> Ruling:
-    """Return that a constraint is met, unless pending runs of a higher priority wait for the same."""
+    """Return that a constraint is met, unless pending runs with a higher priority wait under the same key."""
     before = context.more_urgent(key)
     if not before:
         return met(text)
@@ -251,7 +244,7 @@ def after_more_urgent(context: ConstraintContext, key: str, text: str) -> Ruling
 
 
 def counted_keys(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:
-    """Return the wait keys that a run of the DAG counts under, or that its constraints count."""
+    """Return the wait keys under which a run of the DAG counts, or which its constraints count."""
     keys = set()
     for constraint in constraints:
         keys |= {dag_wait_key(counted) for counted in constraint.required_facts(dag_id).dag_runs}
@@ -274,7 +267,7 @@ CONSTRAINTS: Kinds[Constraint] = Kinds(
 
 
 def usable_constraint(declared: object, dag_id: str) -> Constraint | None:
-    """Return a stored constraint of a run of this DAG; ``None`` for one that cannot be used, as its evaluation reports."""
+    """Return a stored constraint of a run of this DAG; ``None`` for an unusable one, which its evaluation reports."""
     try:
         return CONSTRAINTS.verified(_parsed(json.dumps(declared)), dag_id)
     except InvalidSchedule:

@@ -1,4 +1,4 @@
-"""The constraints on periods: a delay after the trigger, a time since the last successful run, and launches within a period."""
+"""Constraints on periods: a delay after the trigger, the time since the last successful run, launches within a period."""
 
 from __future__ import annotations
 

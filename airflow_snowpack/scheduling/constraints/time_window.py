@@ -16,8 +16,8 @@ from airflow_snowpack.scheduling.errors import InvalidSchedule
 class TimeWindow(Constraint):
     """Only from ``start`` until before ``end``, by the clocks of a zone; it may go past midnight.
 
-    On the day the clocks change, the wall clock decides: an hour that comes twice counts twice, and of one that is left out there
-    is nothing. A window that the clocks leave out as a whole opens when they have changed, for as long as on any other day.
+    On the day of a clock change, the wall clock decides: a repeated hour counts twice, a skipped hour not at all. A window that
+    is skipped as a whole opens after the change, for its usual length.
 
     :param start: ``"22:00"``, to the minute.
     :param tz: an IANA zone.

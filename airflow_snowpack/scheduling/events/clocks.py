@@ -1,16 +1,15 @@
-"""The clocks of schedules: cron ticks and elapsed periods become events. And the host's clock, which may be set back.
+"""The clocks of schedules, which turn cron ticks and periods into events; and recovery from a host clock that was set back.
 
     Clocks(store).step()
     recover_from_set_back(store)     # in each round, before the sign of life
 
-The invariant: a tick and the time of the next one are written in one transaction, so that no tick is lost or repeated, also when
-the host's clock is set back. Ticks that no scheduler published in time are recognized by their age; the schedule's policy decides
-what happens to them, and its history has them in any case.
+The invariant: a tick and the time of the next one are written in one transaction, so that no tick is lost or repeated, even if
+the host's clock is set back. A tick's age shows whether schedulers missed it; the schedule's policy decides what happens to
+missed ticks, and its history has them in any case.
 
-The last sign of life of a scheduler shows that the host's clock was set back: it lies in the future. After a leap of two days and
-back, each wait, period and pause that was computed meanwhile would end two days late. The second invariant: **once the clock is
-right again, nothing waits longer than it would have without the leap.** A clock that is off by less than :data:`TOLERANCE` is
-ignored, since no two hosts agree exactly.
+If the last sign of life of a scheduler is in the future, the host's clock was set back. After a leap of two days and back, each
+wait, period and pause that was computed meanwhile would end two days late. The second invariant: **once the clock is right again,
+nothing waits longer than it would have without the leap.** Deviations below :data:`TOLERANCE` are ignored.
 """
 
 from __future__ import annotations
@@ -52,15 +51,15 @@ log = logging.getLogger(__name__)
 
 BATCH_SIZE = 1_000
 LATE = timedelta(minutes=1)
-"""A tick that is published later than this was missed."""
+"""A tick that is published later than this counts as missed."""
 MAX_MISSED = 10_000
-"""How many missed ticks are counted one by one."""
+"""How many missed ticks are counted individually."""
 LISTED_TICKS = 100
-"""How many ticks an event or an entry of the history lists at most."""
+"""The most ticks that an event or a history entry lists."""
 LAUNCH_RECHECK = timedelta(seconds=5)
 """How soon a clock checks again whether the run of its last tick was launched."""
 TOLERANCE = timedelta(minutes=1)
-"""Differences up to this between the clocks of two hosts are ignored."""
+"""Smaller differences between the clocks of two hosts are ignored."""
 
 LAUNCHING = (launches.c.visible_at, schedule_runs.c.reserved_at, schedule_runs.c.launched_at)
 PRESENT = (
@@ -78,20 +77,15 @@ PRESENT = (
     signs_of_life.c.started_at,
     signs_of_life.c.seen_at,
 )
-"""Moments of what has happened or is due; where they lie in the future, they become the present one."""
+"""Times of what has happened or is due; a time in the future is set to now."""
 
 
 class Clocks:
-    """Turns due ticks into events."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def step(self) -> int:
-        """Publish the ticks of the clocks that are due.
-
-        :returns: how many clocks were due.
-        """
+        """Publish the due ticks, and return the number of clocks that were due."""
         due = sa.select(schedule_clocks.c.schedule).where(schedule_clocks.c.look_at <= self._store.clock()).limit(1)
         return 0 if self._store.first(due) is None else self._store.transact(self._publish)
 
@@ -117,12 +111,12 @@ class Clocks:
             clock = schedule.trigger.leaves()[row.leaf].clock
             assert clock is not None, "only these have rows"
             moments, next_at = _due_moments(clock, row.next_at, now), clock.next_after(now)
-        except Exception as error:  # such as of a newer version, or another package's fault: it waits, and delays no other
+        except Exception as error:  # a newer version's, or another package's fault: it waits without delaying others
             log.error("schedule_not_readable: %s: %s", row.schedule, error, exc_info=not isinstance(error, InvalidSchedule))
             _set(conn, row, row.next_at, look_at=now + LATE)
             return None
         missed = [moment for moment in moments if now - moment > LATE]
-        # Deadlines that were missed are one run under every policy but NONE: its launch restarts their clock.
+        # Under every policy but NONE, missed deadlines are one run: its launch restarts their clock.
         if schedule.missed is Missed.ALL and not clock.is_deadline and (missed or len(moments) > 1):
             return self._one_at_a_time(conn, row, clock, moments, missed, now)
         _set(conn, row, next_at)
@@ -135,7 +129,7 @@ class Clocks:
     def _one_at_a_time(
         self, conn: sa.Connection, row: sa.Row[Any], clock: Clock, moments: list[datetime], missed: list[datetime], now: datetime
     ) -> Event | None:
-        """Publish each missed tick separately: the next one when the run of the one before is launched."""
+        """Publish missed ticks one by one: the next one once the run of the previous one is launched."""
         if self._is_on_its_way(conn, row):
             _set(conn, row, row.next_at, look_at=now + LAUNCH_RECHECK)
             return None
@@ -145,9 +139,9 @@ class Clocks:
         return _event(row, clock, moments[:1])
 
     def _is_on_its_way(self, conn: sa.Connection, row: sa.Row[Any]) -> bool:
-        """Return whether the tick before has not become a launched run yet, or has not been matched.
+        """Return whether the previous tick is unmatched, or its run has not been launched yet.
 
-        A pending run that is open for something else, such as data, delays no tick: it may need this very tick.
+        A pending run that is open for other events, such as data, delays no tick: it may need this very tick.
         """
         mine = sa.and_(pending_jobs.c.schedule == row.schedule, pending_jobs.c.generation == row.generation)
         launching = sa.exists().where(mine, pending_jobs.c.state == PendingState.LAUNCH.value)
@@ -171,10 +165,7 @@ def _set(conn: sa.Connection, row: sa.Row[Any], next_at: datetime, *, look_at: d
 
 
 def restart_periods(conn: sa.Connection, store: Store, schedule: Schedule, took: Collection[Leaf] = ()) -> None:
-    """Restart the periods and the deadlines of a schedule that launches.
-
-    :param took: the leaves whose events the launch has.
-    """
+    """Restart the periods and deadlines of a schedule that launches with the events of the leaves in ``took``."""
     for number, leaf in enumerate(schedule.trigger.leaves()):
         if (clock := leaf.clock) is None or not clock.restarts:
             continue
@@ -182,8 +173,8 @@ def restart_periods(conn: sa.Connection, store: Store, schedule: Schedule, took:
         row = conn.execute(sa.select(schedule_clocks).where(mine).with_for_update()).first()
         if row is None:
             continue  # a suspended schedule has no clocks
-        # A period or a deadline that ended a moment ago, and whose tick is not matched yet, belongs to this launch and does not
-        # count any more. The clock's row is locked from here on, so that no tick is published that this does not see.
+        # A period or deadline that has just ended, but whose tick is not matched yet, belongs to this launch and no longer
+        # counts. The clock's row stays locked, so no tick is published that this does not see.
         if not clock.fixed or not (leaf in took or _has_unmatched(conn, row)):
             next_at = clock.next_after(max(row.next_at, store.clock()) if clock.fixed else store.clock())
             conn.execute(sa.update(schedule_clocks).where(mine).values(next_at=next_at, look_at=next_at))
@@ -192,7 +183,7 @@ def restart_periods(conn: sa.Connection, store: Store, schedule: Schedule, took:
 
 
 def _has_unmatched(conn: sa.Connection, clock: sa.Row[Any]) -> bool:
-    """Return whether a tick of a clock counts that has not been matched yet."""
+    """Return whether an unmatched tick of a clock counts."""
     mine = sa.and_(schedule_triggers.c.schedule == clock.schedule, schedule_triggers.c.leaf == clock.leaf)
     counts_after = sa.select(schedule_triggers.c.counts_after).where(mine).scalar_subquery()
     return bool(
@@ -212,7 +203,7 @@ def _due_moments(clock: Clock, next_at: datetime, now: datetime) -> list[datetim
 
 
 def _event(row: sa.Row[Any], clock: Clock, moments: list[datetime]) -> Event:
-    # A fixed tick comes once, also when the host's clock is set back over it. Two periods may end at the same moment then.
+    # A fixed tick has one event, even if the host's clock is set back over it. Periods may then end twice at the same time.
     source = f"tick:{row.generation}:{row.leaf}:{moments[-1].isoformat()}" if clock.fixed else None
     return Event(
         clock_key(row.schedule, row.leaf), moments[-1], detail={"ticks": _texts(moments[-LISTED_TICKS:])}, source_id=source
@@ -224,10 +215,7 @@ def _texts(moments: list[datetime]) -> list[str]:
 
 
 def recover_from_set_back(store: Store) -> bool:
-    """Bring all moments back if the last sign of life of a scheduler lies in the future.
-
-    :returns: whether it did.
-    """
+    """Bring all times back if the last sign of life of a scheduler is in the future; return whether it did."""
     seen_at = store.read(lambda conn: last_seen(conn, Role.SCHEDULER))
     if seen_at is None or seen_at <= store.clock() + TOLERANCE:
         return False
@@ -252,7 +240,7 @@ def _recover(conn: sa.Connection, store: Store) -> bool:
     for row in conn.execute(clocks.order_by(*in_order).with_for_update(of=schedule_clocks)).all():
         _restart_clock(conn, row, now)
     _bring_back(conn, PRESENT, now)
-    # Their ids would swallow the ticks of the days that were leapt over; within the hour, a tick does not come twice.
+    # Their ids would swallow the ticks of the days that were skipped; within the hour, no tick comes twice.
     ticks = sa.and_(events.c.key.startswith(clock_key("", 0).removesuffix(":0")), events.c.at > now + AHEAD)
     conn.execute(sa.update(events).where(ticks).values(source_id=None))
     _bring_back(conn, [events.c.at, events.c.recorded_at], now)
@@ -265,7 +253,7 @@ def _bring_back(conn: sa.Connection, columns: Iterable[sa.Column[Any]], now: dat
 
 
 def _evaluate_again(conn: sa.Connection, now: datetime) -> None:
-    """Evaluate everything that waits, and count its events again, since their sums keep the times of the events."""
+    """Make everything that waits due, and count its events again, because their sums contain the events' times."""
     in_order = (pending_jobs.c.schedule, pending_jobs.c.generation)  # as in each transaction that locks several
     for row in conn.execute(sa.select(pending_jobs).where(is_open).order_by(*in_order).with_for_update()).all():
         again: dict[str, Any] = {"next_check_at": now, "waits_for": None, "reasons": [], "counted_to": 0, "progress": {}}
@@ -278,9 +266,9 @@ def _evaluate_again(conn: sa.Connection, now: datetime) -> None:
 
 def _restart_clock(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> None:
     if (schedule := readable(row.definition)) is None:
-        return  # of a newer version, which a scheduler of that version will have to recover
+        return  # a newer version's, which a scheduler of that version recovers
     clock = schedule.trigger.leaves()[row.leaf].clock
     assert clock is not None, "only these have rows"
     latest = clock.next_after(now)
-    # A launch may have moved a deadline to the period after this one.
+    # A launch may have moved a deadline to the next period.
     _set(conn, row, min(row.next_at, clock.next_after(latest) if clock.is_deadline else latest))

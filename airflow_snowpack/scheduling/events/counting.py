@@ -1,4 +1,4 @@
-"""Sum up the events of pending runs, each time from where the last sum ended."""
+"""Adds up the events of pending runs incrementally."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_snowpack.scheduling.triggers.trigger import Leaf, Progress
 from airflow_snowpack.store.tables.schedules import events, pending_events, pending_jobs
 
 LISTED_EVENTS = 100
-"""How many events the conf of a run lists at most; it has their number in any case."""
+"""The most events that the conf of a run lists; it always has their number."""
 
 KEYS_PER_STATEMENT = 5_000
 NOTHING: Mapping[str, Any] = {"events": 0, "amount": 0, "first_at": None, "last_at": None}
@@ -30,7 +30,7 @@ EVENTS_OF_RUNS = (
 
 @dataclass(slots=True)
 class Counted:
-    """The sums of each leaf, and the number of the last event that is in them."""
+    """The sums of each leaf, and the number of the last event in them."""
 
     leaves: tuple[Leaf, ...]
     sums: dict[str, dict[str, Any]]
@@ -50,29 +50,20 @@ class Counted:
 
 
 def count_events(conn: sa.Connection, row: sa.Row[Any], schedule: Schedule) -> Counted:
-    """Add the events since the last sum.
-
-    :param row: of the pending run, locked by the caller.
-    """
+    """Add the events of a pending run, locked by the caller, since its last sum."""
     mine = sa.and_(pending_events.c.pending_id == row.pending_id, pending_events.c.event_id > row.counted_to)
     return _add_up(row.progress, row.counted_to, schedule, conn.execute(EVENTS_OF_RUNS.where(mine)).all())
 
 
 def count_all(conn: sa.Connection, pending_id: str, schedule: Schedule, *, before: datetime | None = None) -> Counted:
-    """Count the events of a pending run from the beginning.
-
-    :param before: only those that were recorded before this moment.
-    """
+    """Count the events of a pending run from the beginning, or only those recorded before a time."""
     query = EVENTS_OF_RUNS.where(pending_events.c.pending_id == pending_id)
     query = query if before is None else query.where(events.c.recorded_at < before)
     return _add_up({}, 0, schedule, conn.execute(query).all())
 
 
 def count_each(conn: sa.Connection, jobs: Sequence[tuple[sa.Row[Any], Schedule]]) -> list[Counted]:
-    """Add the events since the last sum for several pending runs, in one statement.
-
-    :param jobs: the rows of the pending runs, all locked by the caller, with their schedules.
-    """
+    """Add the events since the last sum for several pending runs, locked by the caller, in one statement."""
     new = EVENTS_OF_RUNS.join(pending_jobs, pending_jobs.c.pending_id == pending_events.c.pending_id).where(
         pending_jobs.c.pending_id.in_([row.pending_id for row, _ in jobs]), pending_events.c.event_id > pending_jobs.c.counted_to
     )
@@ -98,15 +89,13 @@ def _add_up(progress: Mapping[str, Any], counted_to: int, schedule: Schedule, ma
 
 
 def missing_inputs(schedule: Schedule, progress: Mapping[Leaf, Progress], now: datetime) -> list[dict[str, Any]]:
-    """Return for a run's conf what was missing when a deadline started it."""
+    """Return what was missing when a deadline started a run, for its conf."""
     missing = [(trigger, trigger.evaluate(progress, now)) for trigger in schedule.trigger.missing(progress, now)]
     return [{"trigger": lacks.to_json(), "says": one.text, "have": one.have, "want": one.want} for lacks, one in missing]
 
 
 def listed_events(conn: sa.Connection, pending_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return for the conf of each of these runs how many events it has, and the newest of them; in two statements for up to
-    :data:`KEYS_PER_STATEMENT` events.
-    """
+    """Return the number and the newest events of each run, for its conf, in at least two statements."""
     mine = pending_events.c.pending_id.in_(pending_ids)
     matched = sa.select(pending_events.c.pending_id, pending_events.c.event_id).where(mine).distinct().subquery()
     of_job = matched.c.pending_id
@@ -143,7 +132,7 @@ def _add(sums: dict[str, Any], names: set[str], leaf: Leaf, event: Any) -> None:
     if measure != "events":
         named = event.detail.get("partitions", ()) if measure == "partitions" else ()
         names.update(named)
-        # An event names some of its partitions at most, and may name none: the others count as so many new ones.
+        # An event names only some of its partitions, or none: the others all count as new.
         sums["amount"] += max(0, event.amounts.get(measure, 0) - len(named))
     if "reached_at" not in sums and _amount(leaf, sums, names) >= leaf.wanted:
         sums["reached_at"] = sums["last_at"]  # events may be recorded out of order: all of these had happened by then

@@ -3,10 +3,10 @@
     EventIntake(store).step()
     if work_is_due(store): ...     # evaluate constraints and start runs
 
-The invariant: **an event counts exactly once for every trigger that listens to it.** Matching a batch, handing it to pending runs
-and moving the cursor is one transaction, and the lock on the cursor admits one process at a time. Here a pending run is changed
-only as the checker would change it, so that both may run side by side: a table with a commit each second moves a counter here,
-and wakes no task before its trigger is satisfied.
+The invariant: **an event counts exactly once for every trigger that listens to it.** One transaction matches a batch, assigns it
+to pending runs and moves the cursor, under a lock on the cursor that admits one process at a time. Pending runs change only as
+the checker would change them, so both may run side by side: a table with a commit each second moves a counter, and wakes no task
+before its trigger is satisfied.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ log = logging.getLogger(__name__)
 
 EVENT_BATCH_SIZE = 10_000
 RECOVERY_INTERVAL = timedelta(minutes=10)
-"""How often a host may correct times in the future: beside a host whose clock is ahead, every other clock looks set back."""
+"""The shortest time between two recoveries: next to a host whose clock is ahead, every other clock appears to be set back."""
 COUNT_LIMIT = 500
-"""How many waiting pending runs one round counts."""
+"""The most waiting pending runs that one round counts."""
 COUNT_BATCH_SIZE = 100
 """How many pending runs are locked together: a process that needs one of them waits until all are written."""
 
@@ -50,21 +50,18 @@ COUNTED = (
 
 
 class Subscriber:
-    """Matches events to schedules in the order of their numbers, and hands them to pending runs."""
+    """Matches events to schedules in the order of their numbers, and assigns them to pending runs."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def step(self) -> int:
-        """Match one batch.
-
-        :returns: how many events it had; 0 when there was none, or another process is matching.
-        """
+        """Match one batch, and return its number of events; 0 if there are none, or another process is matching."""
         hold_first = False
         while True:
             try:
                 return self._store.transact(partial(self._take, hold_first=hold_first))
-            except StaleBatch:  # with the runs locked, only by a second skip of a run that a first one left in between
+            except StaleBatch:  # with the runs locked, only if a run that a first skip left is skipped too
                 hold_first = True
 
     def _take(self, conn: sa.Connection, *, hold_first: bool) -> int:
@@ -79,7 +76,7 @@ class Subscriber:
         return int(number)
 
     def _lock_cursor(self, conn: sa.Connection) -> int | None:
-        """Return where the last batch ended, locked for this transaction; ``None`` when another process has the lock."""
+        """Return where the last batch ended, locked for this transaction; ``None`` if another process has the lock."""
         query = sa.select(event_cursors.c.position).where(event_cursors.c.name == CURSOR)
         position = conn.execute(query.with_for_update(skip_locked=True)).scalar()
         if position is None and conn.execute(query).first() is None:
@@ -89,9 +86,9 @@ class Subscriber:
 
 
 class EventIntake:
-    """Publishes due ticks, matches events, and counts for triggers that are not satisfied.
+    """Publishes due ticks, matches events, and counts them for triggers that are not satisfied.
 
-    :param sign: the sign of life of the scheduler that this is a part of; ``None``: of this process.
+    :param sign: the scheduler's sign of life; ``None`` for one of this process.
     """
 
     def __init__(self, store: Store, sign: SignOfLife | None = None) -> None:
@@ -102,10 +99,7 @@ class EventIntake:
         self._recover_from = -math.inf
 
     def step(self) -> int:
-        """Do one round.
-
-        :returns: how many events were handed to pending runs.
-        """
+        """Do one round, and return the number of events that were matched."""
         if time.monotonic() >= self._recover_from and recover_from_set_back(self._store):
             self._recover_from = time.monotonic() + RECOVERY_INTERVAL.total_seconds()
         self._clocks.step()
@@ -139,7 +133,7 @@ class EventIntake:
         try:
             self._store.transact(partial(self._count, pending_ids=pending_ids))
         except StoreError:
-            raise  # of the store, not of a pending run
+            raise  # an error of the store, not of a pending run
         except Exception:
             if len(pending_ids) == 1:
                 log.exception("trigger_not_evaluated: the pending run %s is left to the checker", pending_ids[0])
@@ -149,13 +143,13 @@ class EventIntake:
             self._count_batch(pending_ids[middle:])
 
     def _count(self, conn: sa.Connection, pending_ids: Sequence[str]) -> None:
-        """Write the progress of triggers. A run whose trigger is satisfied stays as it is: due, for the checker."""
+        """Write the progress of triggers. Runs with a satisfied trigger stay due for the checker."""
         now = self._store.clock()
         held = (
             sa.select(pending_jobs)
             .where(pending_jobs.c.pending_id.in_(pending_ids), pending_jobs.c.state == PendingState.TRIGGER.value)
             .where(pending_jobs.c.next_check_at <= now)
-            .order_by(pending_jobs.c.schedule, pending_jobs.c.generation)  # the one order in which all processes lock them
+            .order_by(pending_jobs.c.schedule, pending_jobs.c.generation)  # the lock order of all processes
             .with_for_update(skip_locked=True)
         )
         readable = self._with_schedules(conn, conn.execute(held).all())
@@ -170,9 +164,7 @@ class EventIntake:
             conn.execute(COUNTED, changes)
 
     def _with_schedules(self, conn: sa.Connection, rows: Sequence[sa.Row[Any]]) -> list[tuple[sa.Row[Any], Schedule]]:
-        """Return the runs with their schedules, without those whose schedule has changed or cannot be read; the checker
-        has them.
-        """
+        """Return the runs with their schedules, without those for the checker, whose schedule has changed or cannot be read."""
         query = sa.select(schedules.c.name, schedules.c.generation, schedules.c.definition)
         query = query.where(schedules.c.name.in_([row.schedule for row in rows]))
         definitions = {(one.name, one.generation): one.definition for one in conn.execute(query)}
@@ -181,7 +173,7 @@ class EventIntake:
 
 
 def work_is_due(store: Store) -> bool:
-    """Return whether the checker or the launcher has something to do now. Two index look-ups, however much waits."""
+    """Return whether the checker or the launcher has work, by two index look-ups however much waits."""
     now = store.clock()
     to_check = sa.select(sa.literal(1)).where(pending_jobs.c.next_check_at <= now, is_open).limit(1).subquery()
     to_launch = sa.select(sa.literal(1)).where(launches.c.visible_at <= now).limit(1).subquery()

@@ -1,15 +1,15 @@
-"""The event log: what happened, each event once, numbered in an order that all readers see alike.
+"""The event log: each event once, numbered in an order that all readers agree on.
 
     log = EventLog(store)
     log.publish([Event("table:lake.db.t", at, {"partitions": 2, "bytes": 4_000}, source_id="snapshot:lake.db.t:8271")])
 
-The invariant: the number of an event is larger than that of every event that was visible when it was written, since publishing
-transactions take turns. A cursor that has passed a number therefore never misses an event below it.
+The invariant: an event's number is larger than that of every event visible when it was written, because publishing transactions
+take turns. A cursor that has passed a number therefore never misses an event below it.
 
     send_event(store, Actor("vera", "api"), "orders_closed", {"records": 900}, source_id="2026-11-21")
 
-The events that users and other systems send have separate keys (``event:<name>``): a sender cannot forge a commit or
-the end of a run. A ``source_id`` under a name is one event, however often it is sent.
+Events that users and other systems send have separate keys (``event:<name>``): a sender cannot forge a commit or the end of a
+run. A ``source_id`` under a name is one event, however often it is sent.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from airflow_snowpack.store.dialect import insert, row_mapper
 from airflow_snowpack.store.tables.schedules import event_cursors, events
 
 CURSOR = "subscriber"
-"""The name of the cursor up to which events have been matched to schedules."""
+"""The name of the cursor of matched events."""
 MATCHED_TO = sa.func.coalesce(sa.select(event_cursors.c.position).where(event_cursors.c.name == CURSOR).scalar_subquery(), 0)
-"""The number of the last event that has been matched."""
+"""The number of the last matched event."""
 
 MAX_KEY = 1_000
 AHEAD = timedelta(hours=1)
-"""How far ahead the clock of a sender may be; an event beyond that would delay everything that counts from it."""
+"""How far ahead a sender's clock may be; an event beyond that would delay everything that counts from it."""
 NUMBERING = "SELECT pg_advisory_xact_lock(hashtext('airflow_snowpack_events'))"
 
 
@@ -44,11 +44,11 @@ NUMBERING = "SELECT pg_advisory_xact_lock(hashtext('airflow_snowpack_events'))"
 class Event:
     """Something that happened.
 
-    :param key: what triggers find it by.
-    :param at: when it happened. A time more than :data:`AHEAD` in the future is recorded as the present.
-    :param amounts: what it brought, by measure: ``partitions``, ``files``, ``records``, ``bytes``.
-    :param detail: for people and for the run that it starts; ``partitions`` names the partitions, so that each counts once.
-    :param source_id: the id that its source gives it; an event with a known id is the same event again.
+    :param key: by which triggers find it.
+    :param at: when it happened. A time more than :data:`AHEAD` in the future is recorded as now.
+    :param amounts: by measure: ``partitions``, ``files``, ``records``, ``bytes``.
+    :param detail: for display and for the run that it starts; ``partitions`` names partitions, so that each counts once.
+    :param source_id: the source's id of the event; events with the same id are one event.
     """
 
     key: str
@@ -68,26 +68,20 @@ class RecordedEvent:
 
 
 class EventLog:
-    """Writes and reads the log."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def publish(self, happened: Iterable[Event]) -> int:
-        """Record events; one that was recorded before is left out.
+        """Record events, except those recorded before; return how many were new.
 
-        :returns: how many were new.
-        :raises InvalidEvent: one of them cannot be recorded; then none was.
+        :raises InvalidEvent: an event cannot be recorded; then none was.
         """
-        # Each gets an id before the first try: a repeat whose first try went through adds nothing.
+        # Ids are assigned before the first try: a repeat after a successful try whose answer was lost adds nothing.
         batch = [event if event.source_id is not None else replace(event, source_id=f"once:{new_id()}") for event in happened]
         return self._store.transact(lambda conn: publish(conn, self._store, batch))
 
     def latest(self, key: str | None = None, *, before: int | None = None, limit: int = 100) -> list[RecordedEvent]:
-        """Return events, the newest first.
-
-        :param before: return only events below this number, for the next page.
-        """
+        """Return events, newest first; for the next page only those below the number ``before``."""
         query = sa.select(events).order_by(events.c.id.desc()).limit(limit)
         query = query if key is None else query.where(events.c.key == key)
         query = query if before is None else query.where(events.c.id < before)
@@ -95,7 +89,7 @@ class EventLog:
 
 
 def publish(conn: sa.Connection, store: Store, batch: Iterable[Event]) -> int:
-    """Record events in the caller's transaction, as :meth:`EventLog.publish` does."""
+    """Record events in the caller's transaction, as :meth:`EventLog.publish`."""
     rows = [_row(event, store.clock()) for event in batch]
     if not rows:
         return 0
@@ -120,9 +114,9 @@ def last_number(conn: sa.Connection) -> int:
 class Backlog:
     """How far matching is behind the log.
 
-    :param newest: the number of the newest event; it only ever grows.
-    :param taken: the number up to which events have been matched.
-    :param unread: how many events have not been matched, and ``oldest``: when the first of them was recorded.
+    :param newest: the number of the newest event; only grows.
+    :param taken: the number of the last matched event.
+    :param unread: the number of unmatched events; ``oldest``: when the first of them was recorded.
     """
 
     newest: int
@@ -132,7 +126,7 @@ class Backlog:
 
 
 def read_backlog(store: Store) -> Backlog:
-    """Return how far matching is behind, by the numbers after the cursor."""
+    """Return how far matching is behind."""
     unread = sa.select(sa.func.count(), sa.func.min(events.c.recorded_at)).where(events.c.id > MATCHED_TO).subquery()
     newest = sa.select(sa.func.max(events.c.id)).scalar_subquery()
     row: Any = store.first(sa.select(sa.func.coalesce(newest, 0), MATCHED_TO, unread))
@@ -183,10 +177,7 @@ _event_from = row_mapper(RecordedEvent, event=row_mapper(Event))
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The event in the log.
-
-    :param again: it had been sent before, and was recorded then.
-    """
+    """The event in the log; ``again`` if it had been sent and recorded before."""
 
     recorded: RecordedEvent
     again: bool
@@ -206,7 +197,7 @@ def send_event(
 
     :param source_id: the sender's id of the event.
     :param at: when it happened, not later than now; ``None`` for now.
-    :raises InvalidEvent: a value is not valid.
+    :raises InvalidEvent: a value is invalid.
     """
     now = store.clock()
     try:
@@ -219,7 +210,7 @@ def send_event(
         ) from error
     if at is not None and at > now:
         raise InvalidEvent(f"The event {name!r:.80} has a time in the future, {at.isoformat()}. Use a time up to now.")
-    # Colons of the name are escaped, so that no other name and source id give the same text.
+    # Colons in the name are escaped, so that no two pairs of name and source id have the same text.
     marked = name.replace("%", "%%").replace(":", "%:")
     known_by = f"sent:{marked}:{source_id}" if source_id is not None else f"sent-once:{new_id()}"
     event = Event(custom_key(name), at or now, amounts or {}, detail or {}, known_by)

@@ -1,14 +1,14 @@
-"""The SQL that matches a range of events to triggers and hands them to the pending runs of their schedules.
+"""The SQL that matches a range of events to triggers and assigns them to the pending runs of their schedules.
 
     number, upto = conn.execute(AHEAD, {"after": position, "most": 10_000}).one()
     take(conn, new_id(), position, upto, now)
 
-The invariant: each event of the range is handed over once for every trigger that listens to it, to an open pending run that this
-transaction has locked. Without one it joins a launch of the schedule that absorbs events and that no launcher has claimed, locked
-too. Without either the schedule gets a new pending run. A pending run without a due time becomes due.
+The invariant: each event of the range is assigned once for every trigger that listens to it, to an open pending run that this
+transaction has locked. Without one, it joins an unclaimed launch of the schedule that absorbs events, locked too. Without either,
+the schedule gets a new pending run. A pending run without a due time becomes due.
 
-The cost follows the range alone: every table is entered by its index, one row of the range at a time. On Postgres ``OFFSET 0``
-enforces that, since a plan that does not know the numbers may prefer to read whole indexes.
+The cost depends on the range alone: each row of the range looks up every table by its index. On Postgres ``OFFSET 0`` enforces
+this, because a plan that does not know the numbers may prefer to scan whole indexes.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from airflow_snowpack.store.tables.schedules import ABSORBS, OPEN
 
 # --- on both databases ------------------------------------------------------------------------------------------------
 
-# How many events follow a number, at most so many, and the number of the last of them.
+# The number of events after a number, limited, and the number of the last of them.
 AHEAD = sa.text("SELECT count(*), max(id) FROM (SELECT id FROM events WHERE id > :after ORDER BY id LIMIT :most) AS ahead")
 
-# What was recorded before the trigger began to listen does not count (its number), nor what happened before and was recorded
+# Events recorded before the trigger began to listen do not count (by number), nor events that happened before and were recorded
 # later.
 LISTENS = "t.event_key = e.key AND t.counts_after < e.id AND t.counts_from <= e.at"
 NEW_JOB = "pending_id, schedule, generation, dag_id, state, priority, created_at, next_check_at, counted_to, progress, reasons"
 # Not those that wait for constraints: their trigger is satisfied, and more events do not change when they may start. Nor those
-# that are due anyway: writing them again costs more than all the rest.
+# that are already due: writing them again costs more than all the rest.
 SLEEPS = f"state = '{PendingState.TRIGGER.value}' AND (next_check_at IS NULL OR next_check_at > :now)"
 
 
-# The launch that takes the events of a schedule without an open job. A launch of an older generation takes none.
+# The launch that absorbs the events of a schedule without an open pending run. Launches of an older generation absorb none.
 ABSORBING = f"""
 SELECT launch.pending_id
   FROM launches launch
@@ -54,8 +54,8 @@ def _statement(text: str) -> sa.TextClause:
 # --- Postgres: one statement ------------------------------------------------------------------------------------------
 
 # Each schedule that listens to an event of the range, with its events and its open pending run, locked until this transaction
-# ends. All processes lock pending runs in the order of their schedules, so that no two wait for each other. A run that was
-# launched while this waited for its row is not open any more, and is not in the result.
+# ends. All processes lock pending runs in the order of their schedules, which avoids deadlocks. A run that was launched while
+# this waited for its row is no longer open, and is not in the result.
 LISTENING = f"""
 listening AS MATERIALIZED (
     SELECT t.schedule, t.generation, array_agg(e.id) AS event_ids, array_agg(t.leaf) AS leaves
@@ -78,9 +78,9 @@ held AS MATERIALIZED (
 
 HOLD = _statement(f"WITH {LISTENING} SELECT count(pending_id) FROM held")
 
-# The whole statement sees the moment of its start. ``stale`` counts the pending runs that were open then and were launched or
-# skipped before their row was locked. What came with that, such as a restarted period or the pending run that a skip leaves (the
-# conflict), is not visible here, so that nothing of this statement may stay.
+# The whole statement sees the snapshot of its start. ``stale`` counts the pending runs that were open then, but were launched or
+# skipped before their row was locked. The consequences, such as a restarted period or the pending run that a skip leaves (the
+# conflict), are not visible here, so nothing of this statement may stay.
 TAKE = _statement(f"""
 WITH {LISTENING},
 absorbed AS MATERIALIZED (
@@ -129,7 +129,7 @@ SELECT count(*) AS stale
 
 # --- SQLite: one writer at a time, so nothing moves between the statements ---------------------------------------------
 
-# ``CROSS JOIN`` fixes the order of a join: from the few rows of the batch into the index, never the other way.
+# ``CROSS JOIN`` fixes the join order: from the few rows of the batch into the index.
 ROOM = sa.text("CREATE TEMP TABLE IF NOT EXISTS matched (schedule TEXT, generation TEXT, leaf INTEGER, event_id INTEGER)")
 CLEAR = sa.text("DELETE FROM temp.matched")
 MATCH = _statement(f"""
@@ -172,16 +172,15 @@ UPDATE pending_jobs
 
 
 class StaleBatch(Exception):
-    """Pending runs changed between read and lock. Roll the transaction back; the next one locks before it reads."""
+    """Pending runs changed between read and lock. Roll the transaction back; the next one must lock before it reads."""
 
 
 def take(conn: sa.Connection, batch_id: str, after: int, upto: int, now: datetime, *, hold_first: bool = False) -> None:
-    """Match the events after a number, up to and with another, and hand them over. The caller has locked the cursor, and moves it
-    in the same transaction.
+    """Match the events of a range of numbers, and assign them. The caller holds the cursor's lock, and moves it.
 
-    :param batch_id: a new one for each batch. On Postgres the ids of pending runs are hashes with it, since drawing an id for
-        each took a sixth of the time.
-    :param hold_first: lock the pending runs in a separate statement, before they are read.
+    :param batch_id: new for each batch. On Postgres pending runs get hashes of it as ids, because random ids are slow.
+    :param after: the range begins after this number and includes ``upto``.
+    :param hold_first: lock the pending runs in a separate statement before they are read.
     :raises StaleBatch: roll back, and try again with ``hold_first``.
     """
     numbers, moment = {"after": after, "upto": upto}, {"now": now}

@@ -1,14 +1,13 @@
-"""Which runs of DAGs are active as far as the store knows, and what they have reserved of pools and loads.
+"""Which runs of DAGs are active according to the store, and what they have reserved of pools and loads.
 
     reserve_runs(conn, store, [Reservation(schedule, pending_id, run_id, why)])      # for the launcher, which starts them
-    active_runs(conn, ["maintain_page_views"])       # those that schedules reserved or started, and those that came to a gate
-    runs_that_count(conn, "group:compaction")        # those that count against the limit of a wait key
-    held(conn, "pool:spark", snapshot.taken_at)      # how much is reserved for runs that a snapshot does not show
+    active_runs(conn, ["maintain_page_views"])       # runs that schedules reserved or started, and runs at gates
+    runs_that_count(conn, "group:compaction")        # runs that count against the limit of a wait key
+    held(conn, "pool:spark", snapshot.taken_at)      # what is reserved for runs that a snapshot does not show
 
-Only Airflow tracks other active runs (started by hand, by a backfill). A run takes its slots some seconds after it is started or
-has passed its gate, and changes the load later still. The invariant: **a run counts from the commit that reserved it until its
-end is recorded, and never twice with what a snapshot shows of it.** It has its pending run, its place among the active runs, its
-slots and its launch, or nothing of these.
+Only Airflow tracks other active runs (manual runs, backfills). A run takes its slots some seconds after it starts or passes its
+gate, and changes the load later still. The invariant: **a run counts from the commit that reserved it until its end is recorded,
+and never twice with what a snapshot shows of it.** Its pending run, active run, slots and launch exist together or not at all.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from airflow_snowpack.store.tables.schedules import gated_runs, launches, run_pl
 
 @dataclass(slots=True)
 class ActiveRuns:
-    """The ids of the runs of one DAG that have not ended.
+    """The ids of the active runs of one DAG.
 
-    :param every: all of them. ``started``: those that Airflow has. ``passed``: those that passed a gate.
-    :param has_gate: whether one of them came to a gate.
+    :param every: all of them. ``started``: those in Airflow. ``passed``: those that passed a gate.
+    :param has_gate: whether one of them reached a gate.
     """
 
     every: set[str] = field(default_factory=set)
@@ -45,7 +44,7 @@ class ActiveRuns:
 
     @property
     def counted_in_group(self) -> set[str]:
-        """Those that count against the limit of a group: a run that waits at its own gate takes no place from other DAGs."""
+        """Runs that count against the limit of a group: a run that waits at its own gate takes no place from other DAGs."""
         return self.every - (self.at_gates - self.passed)
 
 
@@ -77,9 +76,9 @@ def dags_of_groups(conn: sa.Connection, groups: Iterable[str]) -> dict[str, list
 
 
 def runs_that_count(conn: sa.Connection, key: str, *, at_gate_of: str | None = None) -> frozenset[tuple[str, str]]:
-    """Return the runs, as DAG and run id, that count against the limits of the wait key of a DAG or of a group.
+    """Return the runs, as DAG and run id, that count against the limits of a DAG's or a group's wait key.
 
-    :param at_gate_of: as runs of this DAG count that wait at a gate: in DAGs with a gate, only runs that passed it.
+    :param at_gate_of: count as for runs of this DAG at a gate: in DAGs with a gate, only runs that passed it.
     """
     _, _, name = key.partition(":")
     of_group = key == group_wait_key(name)
@@ -95,25 +94,25 @@ def runs_that_count(conn: sa.Connection, key: str, *, at_gate_of: str | None = N
 
 
 POOL_PERIOD = timedelta(minutes=15)
-"""A run that was not seen in the pool so long after its launch has no slots reserved any more: its DAG does not use the pool."""
+"""How long after its launch a run that was not seen in the pool keeps its slots: after that, its DAG does not use the pool."""
 LOAD_PERIOD = timedelta(minutes=1)
-"""A load shows a run that was launched so long ago."""
+"""How long after its launch a run shows in a load."""
 LAUNCHED_INTERVAL = timedelta(minutes=5)
-"""How often a DAG is polled for the ends of its runs that only has launched runs."""
+"""How often a DAG is polled for the ends of its runs if it only has launched runs."""
 
 of_run = sa.and_(schedule_runs.c.dag_id == slot_holds.c.dag_id, schedule_runs.c.run_id == slot_holds.c.run_id)
 of_gate = sa.and_(gated_runs.c.dag_id == slot_holds.c.dag_id, gated_runs.c.run_id == slot_holds.c.run_id)
 
 
 def reserve_slots(conn: sa.Connection, constraints: Iterable[Constraint], dag_id: str, run_id: str) -> None:
-    """Reserve what a run takes, in the transaction that reserves it or lets it pass its gate, in place of what it had before."""
+    """Replace what a run has reserved, in the transaction that reserves the run or lets it pass its gate."""
     release_slots(conn, dag_id, run_id)
     for key, amount in sorted(amounts_of(constraints).items()):
         conn.execute(sa.insert(slot_holds).values(dag_id=dag_id, run_id=run_id, key=key, amount=amount))
 
 
 def amounts_of(constraints: Iterable[Constraint]) -> dict[str, int]:
-    """Return how much a run with these constraints takes of each pool and of each load."""
+    """Return how much a run with these constraints takes of each pool and each load."""
     amounts: dict[str, int] = {}
     for one in constraints:
         for key, amount in one.reserves().items():
@@ -122,10 +121,7 @@ def amounts_of(constraints: Iterable[Constraint]) -> dict[str, int]:
 
 
 def held(conn: sa.Connection, key: str, taken_at: datetime, *, but: tuple[str, str] = ("", "")) -> int:
-    """Return how much is reserved for runs that a snapshot of this moment does not show.
-
-    :param but: the DAG and the id of a run that is evaluated itself.
-    """
+    """Return how much is reserved for runs that a snapshot of this time does not show, except the run ``but`` (DAG and id)."""
     before = taken_at - (POOL_PERIOD if key.startswith(pool_wait_key("")) else LOAD_PERIOD)
     launched = sa.or_(schedule_runs.c.launched_at.is_(None), schedule_runs.c.launched_at > before)
     scheduled = sa.exists().where(of_run, schedule_runs.c.ended_at.is_(None), launched)
@@ -140,7 +136,7 @@ def held(conn: sa.Connection, key: str, taken_at: datetime, *, but: tuple[str, s
 
 
 def note_shown(store: Store, snapshot: AirflowSnapshot) -> None:
-    """Mark the runs that a snapshot shows in a pool: their slots are among those that it does not report as free."""
+    """Mark the runs that a snapshot shows in a pool: the slots that it reports as free exclude theirs."""
     seen = {pool: free.taken_by for pool, free in snapshot.free_slots.items() if isinstance(free, FreeSlots)}
     for pool, runs in seen.items():
         mine = sa.and_(slot_holds.c.key == pool_wait_key(pool), slot_holds.c.shown_at.is_(None))
@@ -152,16 +148,16 @@ def note_shown(store: Store, snapshot: AirflowSnapshot) -> None:
 
 
 def release_slots(conn: sa.Connection, dag_id: str, run_id: str) -> None:
-    """Release what is reserved for a run that has ended, or that will not start after all."""
+    """Release what is reserved for a run that has ended or will not start."""
     conn.execute(sa.delete(slot_holds).where(slot_holds.c.dag_id == dag_id, slot_holds.c.run_id == run_id))
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A run to start, or to let continue at a gate, that is not described by a schedule.
+    """A run to start, or to let continue at a gate, that no schedule describes.
 
     :param name: of its registered run, or of the task of its gate.
-    :param constraints: what it waits for; they name what it takes of pools and loads while Airflow does not show it.
+    :param constraints: what it waits for, and reserves of pools and loads until Airflow shows it.
     """
 
     name: str
@@ -175,7 +171,7 @@ class Wanted:
 class Reservation:
     """One run to reserve.
 
-    :param why: what the run finds in its ``conf`` under ``snowpack``, about why it runs.
+    :param why: goes into the run's ``conf`` under ``snowpack``.
     :param absorbs: whether further events of its schedule join it until a launcher claims it.
     """
 
@@ -187,12 +183,12 @@ class Reservation:
 
     @property
     def run(self) -> dict[str, str]:
-        """The columns that name the run, among the active runs and in its launch."""
+        """The columns that identify the run, among the active runs and in its launch."""
         return {"dag_id": self.wanted.dag_id, "run_id": self.run_id, "schedule": self.wanted.name}
 
 
 def reserve_runs(conn: sa.Connection, store: Store, reservations: Sequence[Reservation]) -> None:
-    """Reserve runs for the launcher, in as many statements as one; each that takes slots of a pool or adds to a load needs more.
+    """Reserve runs for the launcher, in as many statements as for one run; runs that use pools or loads need more.
 
     The caller restarts the periods of their schedules.
     """
@@ -212,12 +208,12 @@ def reserve_runs(conn: sa.Connection, store: Store, reservations: Sequence[Reser
 
 def watch_runs(conn: sa.Connection, dag_ids: Iterable[str], *, now: datetime, look_at: datetime) -> None:
     """Poll the ends of these DAGs' runs from now on."""
-    # In one order in every transaction, since a row that another one has inserted is waited for.
+    # In the same order in every transaction, because an insert waits for rows that another transaction has inserted.
     rows = [{"dag_id": dag_id, "since": now, "look_at": look_at, "mark": {}} for dag_id in sorted(dag_ids)]
     if rows:
         conn.execute(insert(run_places).on_conflict_do_nothing(), rows)
 
 
 def run_id_of(schedule: str, pending_id: str, created_at: datetime) -> str:
-    """Return the id of the DAG run that a pending run becomes: readable, and always the same."""
+    """Return the id of the DAG run of a pending run: readable and deterministic."""
     return f"snowpack__{schedule[:100]}__{created_at:%Y%m%dT%H%M%S}__{pending_id[:12]}"

@@ -2,14 +2,14 @@
 
     Launcher(store, starter, "dispatcher-1").step()
 
-The invariant: **each run is started exactly once.** A launch is claimed under a lease and a fence, and the run's id is made from
-the pending run, so that a start whose answer was lost is repeated and finds the run. One that cannot be started now (its DAG is
-paused, missing, does not parse) is retried with back-off, with the reason on record, and is never dropped. While no launcher has
-claimed it, further events of its schedule join it, so that a paused DAG gets one run for all of them.
+The invariant: **each run is started exactly once.** A launch is claimed under a lease and a fence, and the run's id derives from
+the pending run, so a start whose answer was lost is repeated and finds the run. A run that cannot be started now (its DAG is
+paused, missing, does not parse) is retried with back-off, with the reason on record, and never dropped. Until a launcher claims
+it, further events of its schedule join it, so a paused DAG gets one run for all of them.
 
-The second invariant: **no event joins a run that may exist already.** A claim closes the launch and writes the run's conf with
-the events that it has then. Only a start that certainly created no run opens it again, also for the events that began a pending
-run of their own meanwhile. After a lost answer or a lost lease it stays closed, and further events begin a new pending run.
+The second invariant: **no event joins a run that may already exist.** A claim closes the launch and writes the run's conf with
+its events. Only a start that certainly created no run opens it again, and then takes in the events that began another pending run
+meanwhile. After a lost answer or a lost lease it stays closed, and further events begin a new pending run.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=5)
 
 
 class Launcher:
-    """Starts runs. It claims launches under its name.
+    """Claims launches under its name and starts their runs.
 
-    :param patience: how long one step waits for Airflow, with :data:`CONCURRENT_STARTS` at a time; a later step records the
-        starts that take longer. ``None``: each step starts one run after the other, and waits for it.
+    :param patience: how long one step waits for Airflow, with :data:`CONCURRENT_STARTS` at a time; a later step records starts
+        that take longer. ``None``: each step starts runs one by one, and waits for each.
     """
 
     def __init__(self, store: Store, starter: Starter, name: str, patience: timedelta | None = None) -> None:
@@ -71,7 +71,7 @@ class Launcher:
         """The launches that are being started, by attempt."""
 
     def step(self, limit: int = 50) -> RoundReport:
-        """Start at most ``limit`` of the launches that are due."""
+        """Start at most ``limit`` of the due launches."""
         self._reclaim()
         report, begun = RoundReport(), 0
         while True:
@@ -84,7 +84,7 @@ class Launcher:
                 return report
 
     def _claim_some(self, number: int) -> int:
-        """Claim up to ``number`` launches; return how many there were."""
+        """Claim up to ``number`` launches, and return how many were claimed."""
         for claims in range(number):
             claimed = self._store.transact(self._claim)
             if claimed is None:
@@ -93,7 +93,7 @@ class Launcher:
         return max(0, number)
 
     def _record_started(self) -> RoundReport:
-        """Wait for Airflow, and record what it has started and what it has not."""
+        """Wait for Airflow, and record which runs it started."""
         launched, waiting = [], []
         calls = {attempt_id: partial(self._starter.start, launch) for attempt_id, (_, launch) in self._starting.items()}
         for attempt_id, result in self._calls.run(calls, patience=self._patience):
@@ -114,7 +114,7 @@ class Launcher:
             row = conn.execute(sa.select(launches).where(launches.c.pending_id == claimed.pending_id)).one()
             if self._is_wanted(conn, row.pending_id):
                 return row, Launch(row.pending_id, row.schedule, row.dag_id, row.run_id, close_launch(conn, row, now))
-            _withdraw(conn, launches.c.pending_id == row.pending_id)  # its schedule was changed or deleted meanwhile
+            _withdraw(conn, launches.c.pending_id == row.pending_id)  # its schedule was changed or deleted since
         return None
 
     def _is_wanted(self, conn: sa.Connection, pending_id: str, *, locked: bool = False) -> bool:
@@ -123,8 +123,8 @@ class Launcher:
 
     def _finish(self, launch: sa.Row[Any]) -> None:
         def write(conn: sa.Connection) -> bool:
-            # The pending run first and its launch second, as in a change of the schedule, which would otherwise wait for the
-            # launch while this transaction waits for the pending run.
+            # The pending run first, then its launch, as in a change of the schedule, with which this transaction would otherwise
+            # deadlock.
             wanted = self._is_wanted(conn, launch.pending_id, locked=True)
             if not conn.execute(LEASES.release, {"b_key": launch.pending_id, "b_attempt": launch.attempt_id}).rowcount:
                 return False
@@ -146,7 +146,7 @@ class Launcher:
         visible_at, why = self._store.clock() + pause, storable_error(problem.why)
 
         def write(conn: sa.Connection) -> None:
-            wanted = self._is_wanted(conn, launch.pending_id, locked=True)  # first, as in the end of a launch
+            wanted = self._is_wanted(conn, launch.pending_id, locked=True)  # first, as in :meth:`_finish`
             if not LEASES.give_back(conn, launch.pending_id, launch.attempt_id, visible_at):
                 return
             conn.execute(sa.update(launches).where(launches.c.pending_id == launch.pending_id).values(problem=why))
@@ -171,7 +171,7 @@ class Launcher:
 
 
 def _failed(launch: Launch, error: Exception) -> NotStarted:
-    """Return why a run could not be started, whatever Airflow's client raised: it waits, and blocks no other."""
+    """Return why a run could not be started, whatever Airflow's client raised: it waits without blocking others."""
     if isinstance(error, NoAnswer):
         return NotStarted(f"Airflow has not answered within {duration(START_LIMIT)}", may_exist=True)
     log.warning("launch_failed: %s", launch.run_id, exc_info=error)
@@ -179,7 +179,7 @@ def _failed(launch: Launch, error: Exception) -> NotStarted:
 
 
 def close_launch(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> Mapping[str, Any]:
-    """Close a launch that this transaction has claimed for further events, and return the run's conf with those that it has."""
+    """Close a launch that this transaction has claimed for further events, and return the run's conf with its events."""
     conf: Mapping[str, Any] = row.conf
     if row.absorbs:
         why = conf["snowpack"] | listed_events(conn, [row.pending_id])[row.pending_id]
@@ -191,30 +191,27 @@ def close_launch(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> Mappin
 
 
 def _has_tick(conn: sa.Connection, pending_id: str, schedule: str) -> bool:
-    """Return whether a tick of its schedule's clock joined it: that may be a deadline that passed."""
+    """Return whether a tick of its schedule's clock joined it, which may be a deadline that passed."""
     of_clock = sa.and_(schedule_clocks.c.schedule == schedule, schedule_clocks.c.leaf == pending_events.c.leaf)
     ticks = sa.select(pending_events.c.event_id).where(pending_events.c.pending_id == pending_id, sa.exists().where(of_clock))
     return conn.execute(ticks.limit(1)).first() is not None
 
 
 def _still_missing(conn: sa.Connection, pending_id: str, now: datetime) -> dict[str, Any]:
-    """Return for the run's conf which of the inputs that were missing at its deadline have not arrived since."""
+    """Return for the run's conf which inputs that were missing at its deadline have not arrived since."""
     job = conn.execute(sa.select(pending_jobs).where(pending_jobs.c.pending_id == pending_id)).one()
     of_job = sa.and_(schedules.c.name == job.schedule, schedules.c.generation == job.generation)
     schedule = readable(conn.execute(sa.select(schedules.c.definition).where(of_job)).scalar())
-    if schedule is None:  # a newer version has written it, or it is being changed: only the events are known
+    if schedule is None:  # written by a newer version, or being changed: only the events are known
         return {}
     return {"missing": missing_inputs(schedule, count_events(conn, job, schedule).progress, now)}
 
 
 def reopen_launch(conn: sa.Connection, store: Store, launch: sa.Row[Any]) -> None:
-    """Open the launch for events again, beginning with those of the schedule's later pending runs.
-
-    :param launch: the caller has locked its pending run.
-    """
+    """Reopen a launch, whose pending run the caller has locked, and move the events of later pending runs to it."""
     conn.execute(sa.update(launches).where(launches.c.pending_id == launch.pending_id).values(absorbs=True))
     for job in _later_jobs(conn, launch):
-        # A launch that was claimed meanwhile, or that another transaction has locked, starts a separate run.
+        # A launch that was claimed since, or is locked by another transaction, starts a separate run.
         open_one = sa.and_(launches.c.pending_id == job.pending_id, launches.c.absorbs, launches.c.claimed_at.is_(None))
         free = sa.select(launches.c.pending_id).where(open_one).with_for_update(skip_locked=True)
         if job.state == PendingState.LAUNCH.value and not _withdraw(conn, launches.c.pending_id.in_(free)):
@@ -232,10 +229,10 @@ def reopen_launch(conn: sa.Connection, store: Store, launch: sa.Row[Any]) -> Non
 
 
 def _later_jobs(conn: sa.Connection, launch: sa.Row[Any]) -> Sequence[sa.Row[Any]]:
-    """Lock and return the open pending run of the schedule, and those whose launch absorbs events.
+    """Lock and return the schedule's open pending run, and those whose launch absorbs events.
 
-    A run that another transaction has locked is left out: that one may wait for this launch, whose row is locked already. The
-    next attempt that reopens the launch finds the run again.
+    Runs locked by another transaction are skipped: it may wait for this launch, whose row is already locked. The next attempt
+    that reopens the launch finds them again.
     """
     generation = sa.select(pending_jobs.c.generation).where(pending_jobs.c.pending_id == launch.pending_id).scalar_subquery()
     mine = sa.and_(pending_jobs.c.schedule == launch.schedule, pending_jobs.c.generation == generation)
@@ -251,7 +248,7 @@ def _later_jobs(conn: sa.Connection, launch: sa.Row[Any]) -> Sequence[sa.Row[Any
 
 
 def _withdraw(conn: sa.Connection, which: sa.ColumnElement[bool]) -> bool:
-    """Delete a launch and its reservation, if there is such a launch."""
+    """Delete a launch and its reservation, if it exists."""
     gone = conn.execute(sa.delete(launches).where(which).returning(launches.c.dag_id, launches.c.run_id)).first()
     if gone is None:
         return False

@@ -1,10 +1,10 @@
-"""The DAGs that schedules start and that do not exist: recorded for explanations, and the reason to delete a schedule much later.
+"""Missing DAGs that schedules start: recorded for explanations, and much later the reason to delete a schedule.
 
     MissingDags(store, airflow).step()                              # in each round of a scheduler: a few DAGs
     delete_without_dag(schedules, older_than=timedelta(days=180))    # `airflow snowpack db prune`
 
-The invariant: a file that is away for a while, or an Airflow that has lost its DAGs, deletes no schedule. One is deleted only
-when its DAG has been missing for :data:`KEEP` at least, and was still missing when it was last checked, less than a day ago.
+The invariant: a file that is temporarily missing, or an Airflow that has lost its DAGs, deletes no schedule. A schedule is
+deleted only if its DAG has been missing for at least :data:`KEEP`, and still was at the last check, less than a day ago.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHECKED_WITHIN = timedelta(days=1)
 
 
 class MissingDags:
-    """Checks the DAGs that schedules start, a few in each round; all of them once in :data:`CHECK_EVERY`."""
+    """Checks the DAGs that schedules start, a few in each round, and all of them once in :data:`CHECK_EVERY`."""
 
     def __init__(self, store: Store, airflow: AirflowPort) -> None:
         self._store = store
@@ -41,7 +41,7 @@ class MissingDags:
         self._next_at: datetime | None = None
 
     def step(self) -> None:
-        """Check the next few."""
+        """Check the next DAGs."""
         now = self._store.clock()
         if self._next_at is not None and now < self._next_at:
             return
@@ -58,7 +58,7 @@ class MissingDags:
 
 
 def note_missing(store: Store, airflow: AirflowPort, dag_ids: Collection[str]) -> None:
-    """Record which of these DAGs do not exist; the explanations of schedules name them."""
+    """Record which of these DAGs do not exist; explanations of schedules report them."""
     missing = airflow.missing_dags(dag_ids) if dag_ids else {}
     gone = SourceProblem.found(ProblemKind.MISSING, store.clock())
     found = {dag_source(dag_id): gone if is_missing else None for dag_id, is_missing in missing.items()}
@@ -67,7 +67,7 @@ def note_missing(store: Store, airflow: AirflowPort, dag_ids: Collection[str]) -
 
 
 def delete_without_dag(schedules: Schedules, *, older_than: timedelta, dry_run: bool = False) -> list[str]:
-    """Delete the schedules whose DAG has been missing for so long, and return their names; registered runs stay.
+    """Delete the schedules whose DAG has been missing for this long, and return their names; registered runs stay.
 
     :param older_than: at least :data:`KEEP`, whatever is requested.
     :param dry_run: only return the names.

@@ -1,18 +1,18 @@
-"""The ends of DAG runs: recorded once each, and polled for, so that none is lost that was not reported to the store.
+"""The ends of DAG runs: each is recorded once, and polled for in case it was never reported.
 
     Runs(store).ended("maintain_page_views", "manual__2026-11-21", "success", at)
     RunEnds(store, airflow).step()
 
-The end of a run is an event like any other. It ends what the run counts and has reserved, and wakes the next in the queues that
-wait for its place.
+The end of a run is an event like any other. It also releases what the run counts against and has reserved, and wakes the next run
+in the queues that wait for its place.
 
-Airflow calls a listener at each end, and the listener's process may die before it has written it. So every DAG that a trigger
-or a constraint of an enabled schedule names is polled once a minute, and less often every DAG of which a schedule launched a
-run that has not ended. The invariant: **each end counts once**, since it has the same id however it is reported
-(:meth:`Runs.ended`), and the place of a DAG moves only past ends that are on record.
+Airflow calls a listener at each end, but the listener's process may die before it has written it. So every DAG that a trigger or
+constraint of an enabled schedule names is polled once a minute, and DAGs with an unfinished run that a schedule launched less
+often. The invariant: **each end counts once**, because it has the same id however it is reported (:meth:`Runs.ended`), and a
+DAG's place moves only past recorded ends.
 
-Airflow's interfaces answer in two ways. One lists what ended since a moment. The other only counts: a count that is higher than
-what is on record shows that an end is missing, and the DAG's runs are searched for it.
+Airflow's interfaces answer in two ways. One lists what ended since a time. The other only counts: a count above the number of
+recorded ends shows that an end is missing, and the DAG's runs are searched for it.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ log = logging.getLogger(__name__)
 SUCCESS, FAILED = "success", "failed"
 LOOK_AGAIN = timedelta(seconds=2)
 UNCOMMITTED = timedelta(seconds=30)
-"""Airflow may report an end so long before it commits it."""
+"""How long before its commit Airflow may report an end."""
 NAMED_INTERVAL = timedelta(minutes=1)
 """How often a DAG is polled that an enabled schedule names."""
 SEARCH_INTERVAL = timedelta(seconds=10)
 OVERLAP = timedelta(minutes=10)
-"""Airflow commits a run's end some time after the moment that it bears."""
+"""Airflow commits a run's end some time after its end date."""
 BATCH_SIZE = 10
 KEYS_PER_STATEMENT = 5_000
 
 
 class RunEnds:
-    """Finds the ends that are not on record."""
+    """Finds the ends that are not recorded."""
 
     def __init__(self, store: Store, airflow: AirflowPort) -> None:
         self._store = store
@@ -68,10 +68,7 @@ class RunEnds:
         self._runs = Runs(store)
 
     def step(self) -> int:
-        """Poll the DAGs that are due.
-
-        :returns: how many ends were not on record.
-        """
+        """Poll the DAGs that are due, and return the number of ends that were not recorded."""
         now = self._store.clock()
         due = sa.select(run_places.c.dag_id).where(run_places.c.look_at <= now).limit(1)
         if self._store.first(due) is None:
@@ -86,7 +83,7 @@ class RunEnds:
             return 0
 
     def _claim(self, conn: sa.Connection, now: datetime) -> dict[str, sa.Row[Any]]:
-        """Claim DAGs that are due, to keep other processes from polling them; delete those that no schedule needs any more."""
+        """Claim due DAGs, to keep other processes from polling them; delete those that no schedule needs any more."""
         is_named = sa.exists().where(schedule_dags.c.dag_id == run_places.c.dag_id).label("is_named")
         has_open = sa.exists().where(schedule_runs.c.dag_id == run_places.c.dag_id, schedule_runs.c.ended_at.is_(None))
         due = sa.select(run_places, is_named, has_open.label("has_open")).where(run_places.c.look_at <= now)
@@ -96,20 +93,20 @@ class RunEnds:
         conn.execute(sa.delete(run_places).where(run_places.c.dag_id.in_(gone)))
         named = run_places.c.dag_id.in_([row.dag_id for row in rows if row.is_named])
         conn.execute(sa.update(run_places).where(named).values(look_at=now + NAMED_INTERVAL))
-        # Ends that are past do not matter when a schedule names the DAG for the first time.
+        # Past ends do not matter when a schedule names the DAG for the first time.
         unnamed = run_places.c.dag_id.in_([row.dag_id for row in rows if row.has_open and not row.is_named])
         conn.execute(sa.update(run_places).where(unnamed).values(look_at=now + LAUNCHED_INTERVAL, since=now, mark={}))
         return {row.dag_id: row for row in rows if row.dag_id not in gone}
 
     def _close_launched(self, dag_ids: Iterable[str]) -> int:
-        """Record the ends of runs that schedules launched, also of those that were deleted by hand."""
+        """Record the ends of runs that schedules launched, including runs deleted by hand."""
         active = self._store.read(lambda conn: active_runs(conn, dag_ids))
         launched = {dag_id: frozenset(runs.started) for dag_id, runs in active.items() if runs.started}
         found = self._airflow.dag_runs(launched) if launched else {}
         return sum(self._ended(dag_id, runs.ended) for dag_id, runs in found.items() if not isinstance(runs, Unavailable))
 
     def _ended(self, dag_id: str, ends: Mapping[str, EndedRun]) -> int:
-        """Record these ends; return how many were not on record."""
+        """Record these ends, and return how many were not recorded before."""
         return sum(self._runs.ended(dag_id, run_id, one.state, one.at, began_at=one.began_at) for run_id, one in ends.items())
 
     def _record(self, places: Mapping[str, sa.Row[Any]], now: datetime) -> int:
@@ -125,7 +122,7 @@ class RunEnds:
         return news
 
     def _ask_for(self, row: sa.Row[Any], now: datetime) -> tuple[EndsQuery, Mapping[str, int] | None]:
-        """Return the query for one DAG, and how many runs should have ended if all ends are on record."""
+        """Return the query for one DAG, and how many runs should have ended if all ends are recorded."""
         mark, keys = row.mark, {run_key(row.dag_id, state): state for state in (SUCCESS, FAILED)}
         counts = mark.get("counts")
         search = bool(mark.get("search")) or (counts is None and row.since < now - LAUNCHED_INTERVAL)
@@ -140,13 +137,13 @@ class RunEnds:
         return EndsQuery(row.dag_id, row.since, search, known, mark.get("after")), expected
 
     def _not_on_record(self, dag_id: str, found: EndsFound) -> dict[str, EndedRun]:
-        """Leave out what is on record: to read costs less than to write it once more."""
+        """Leave out recorded ends: reading costs less than writing them again."""
         sources = {end_source(dag_id, run_id, end.at, end.began_at, end.state): run_id for run_id, end in found.ended.items()}
         recorded = {row.source_id for row in self._store.all_by_key(sa.select(events.c.source_id), events.c.source_id, sources)}
         return {run_id: found.ended[run_id] for source, run_id in sources.items() if source not in recorded}
 
     def _move(self, row: sa.Row[Any], asked: tuple[EndsQuery, Mapping[str, int] | None], found: EndsFound, now: datetime) -> None:
-        """Store up to where this DAG's ends are on record."""
+        """Store up to where this DAG's ends are recorded."""
         question, expected = asked
         values: dict[str, Any] = {"mark": self._mark(row.mark, question, expected, found)}
         if values["mark"].get("search"):
@@ -160,7 +157,7 @@ class RunEnds:
         self, mark: Mapping[str, Any], asked: EndsQuery, expected: Mapping[str, int] | None, found: EndsFound
     ) -> dict[str, Any]:
         if found.counts is None:
-            return {}  # all that ended was listed
+            return {}  # all ends were listed
         if found.searched_to is not None:
             return {**mark, "search": True, "after": found.searched_to}
         fresh = {"counts": dict(found.counts), "event": self._store.read(last_number)}
@@ -169,7 +166,7 @@ class RunEnds:
         over = {state: found.counts[state] - expected[state] for state in (SUCCESS, FAILED)}
         if any(number > 0 for number in over.values()):
             return {**mark, "search": True}
-        # Lower: a listener reported what Airflow has not committed yet, or runs were cleared or deleted, which stay away.
+        # Lower: a listener reported what Airflow has not committed yet, or runs were cleared or deleted, which stay missing.
         return fresh if any(over.values()) and over == mark.get("short") else {**mark, "short": over}
 
 
@@ -180,8 +177,6 @@ def ends_are_due(store: Store) -> bool:
 
 
 class Runs:
-    """Records the ends of DAG runs."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -195,21 +190,21 @@ class Runs:
         began_at: datetime | None = None,
         seen_at: datetime | None = None,
     ) -> bool:
-        """Record that a run ended: once, however often it is reported.
+        """Record the end of a run once, however often it is reported.
 
-        One that ended in one state and was then marked with another by hand has ended twice: each state counts once.
+        A run that ended in one state and was then marked with another by hand has ended twice: each state counts once.
 
         :param state: ``success`` or ``failed``.
-        :param at: the end date of the run, ``began_at``: its start date, ``None`` for a run that never began.
+        :param at: the run's end date; ``began_at``: its start date, ``None`` for a run that never began.
         :param seen_at: when Airflow showed the end to a process that polled for it.
-        :returns: whether the end was not on record.
+        :returns: whether the end was not recorded before.
         """
         source = end_source(dag_id, run_id, at, began_at, state)
         others = [end_source(dag_id, run_id, at, began_at, other) for other in (SUCCESS, FAILED) if other != state]
 
         def write(conn: sa.Connection) -> bool:
             is_marked = conn.execute(sa.select(events.c.id).where(events.c.source_id.in_(others))).first() is not None
-            # Airflow leaves a marked run the date at which it had ended, days ago perhaps; it has become this only now.
+            # Airflow keeps the end date of a marked run, perhaps of days ago, although its state has only changed now.
             happened = max(at, self._store.clock()) if is_marked else at
             event = Event(run_key(dag_id, state), happened, detail={"dag_id": dag_id, "run_id": run_id}, source_id=source)
             news = bool(publish(conn, self._store, [event]))
@@ -235,10 +230,10 @@ class Runs:
         wake_next(conn, _wait_keys(conn, dag_id), self._store.clock(), ended=(dag_id, run_id))
 
     def wake(self, dag_id: str) -> None:
-        """Wake the next in the queues of the DAG and of its groups.
+        """Wake the next runs in the queues of the DAG and its groups.
 
-        An evaluation that is about to write that its run waits has not seen the end, and is not seen itself. It has locked its
-        wait keys until it commits: so this waits for the locks, holding none, and wakes then.
+        An evaluation that is about to write that its run waits has not seen the end, and is itself not visible. It holds the
+        locks of its wait keys until it commits, so this waits for the locks, holding none, and then wakes.
         """
         if self._store.is_postgres:
             self._store.transact(lambda conn: lock_keys(conn, _wait_keys(conn, dag_id)))
@@ -246,10 +241,10 @@ class Runs:
 
 
 def end_source(dag_id: str, run_id: str, at: datetime, began_at: datetime | None, state: str) -> str:
-    """Return the id by which the end of a run is recognised, however it is reported.
+    """Return the id that identifies the end of a run, however it is reported.
 
-    A cleared run begins and ends again. The moment of the end would not do: Airflow reports it before it has committed it, and
-    another one when the commit fails. Nor would it change when a failed run is marked successful by hand.
+    A cleared run begins and ends again. The end date would not do: Airflow reports it before it has committed it, and another one
+    if the commit fails. Nor would it change if a failed run is marked successful by hand.
     """
     return f"run:{dag_id}:{run_id}:{(began_at or at).astimezone(UTC).isoformat()}:{state}"
 
@@ -263,7 +258,7 @@ def _wait_keys(conn: sa.Connection, dag_id: str) -> list[str]:
 def ended_meanwhile(
     conn: sa.Connection, dags_of_keys: Mapping[str, Iterable[str]], newest_event: int, now: datetime
 ) -> dict[str, timedelta]:
-    """Return how soon to evaluate again what is about to wait for one of these keys, where a counted run has just ended.
+    """Return how soon to evaluate again what is about to wait for each of these keys, if a counted run has just ended.
 
     :param dags_of_keys: the DAGs whose runs each key counts.
     :param newest_event: the number of the newest event when the snapshot was taken.
@@ -287,7 +282,7 @@ def _newest_ends(conn: sa.Connection, dag_ids: Sequence[str]) -> dict[str, tuple
     for start in range(0, len(keys), KEYS_PER_STATEMENT):
         some = [(key,) for key in keys[start : start + KEYS_PER_STATEMENT]]
         asked = sa.values(sa.column("key", sa.Text), name="asked").data(some).cte("asked")
-        # One look-up for each key: grouping by it would read every event that it ever had.
+        # One look-up for each key: grouping by key would read all its events.
         of_key = sa.select(sa.func.max(events.c.id)).where(events.c.key == asked.c.key).scalar_subquery()
         newest = [number for number in conn.execute(sa.select(of_key).select_from(asked)).scalars() if number is not None]
         rows = sa.select(events.c.key, events.c.id, events.c.recorded_at).where(events.c.id.in_(newest))

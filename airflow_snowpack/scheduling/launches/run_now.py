@@ -1,11 +1,11 @@
-"""Starts a schedule's DAG now, on request, whatever its trigger and its constraints require.
+"""Starts a schedule's DAG now, on request, whatever its trigger and constraints require.
 
     pending = run_now(Schedules(store, catalog="lake", actor=Actor("vera", "api")), "page_views_nightly")
     pending = run_registered(RegisteredRuns(store, catalog="lake", actor=Actor("vera", "cli")), "features_daily", {"days": 30})
     pending.run_id
 
 It is a launch like any other: reserved, started exactly once, repeated while Airflow refuses it, and recorded with the user who
-requested it. What waits for its trigger or its constraints continues to wait; a suspended schedule stays suspended.
+requested it. A pending run continues to wait; a suspended schedule stays suspended.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from airflow_snowpack.store.tables.schedules import pending_jobs, schedules
 
 
 def run_now(of: Schedules, name: str) -> PendingRun:
-    """Reserve a run of a schedule for the actor of the schedules, and hand it to the launcher.
+    """Reserve a run of a schedule for the actor of the schedules, and pass it to the launcher.
 
-    :raises ScheduleNotFound: there is none of this name.
-    :raises ScheduleNotReadable: this version cannot read what it would run with.
+    :raises ScheduleNotFound: there is no schedule with this name.
+    :raises ScheduleNotReadable: this version cannot read its definition.
     :raises DagNotAllowed: the actor may not start its DAG.
     """
 
@@ -58,12 +58,12 @@ def run_now(of: Schedules, name: str) -> PendingRun:
 def run_registered(
     of: RegisteredRuns, name: str, conf: Mapping[str, Any] | None = None, preservation: Preservation | str | None = None
 ) -> PendingRun:
-    """Reserve a run of a registered run and hand it to the launcher; also of a disabled one, which only stops its cron.
+    """Reserve a run of a registered run and pass it to the launcher, even of a disabled one, which only stops its cron.
 
-    :param conf: values for this run, over the registered ones key by key. A value that is an object is replaced as a whole.
-    :param preservation: of this run's interim tables; ``None`` for what is registered. ``NONE`` beats a registered ``FULL``.
-    :raises RunNotFound: there is none of this name.
-    :raises InvalidRun: the conf or the preservation cannot be used.
+    :param conf: values for this run, which override the registered ones key by key. Objects are replaced as a whole.
+    :param preservation: of this run's interim tables; ``None`` for the registered one. ``NONE`` overrides a registered ``FULL``.
+    :raises RunNotFound: there is no registered run with this name.
+    :raises InvalidRun: the conf or the preservation is invalid.
     :raises DagNotAllowed: the actor may not start its DAG.
     """
     given, asked = read_given(conf, preservation)
@@ -81,7 +81,7 @@ def run_registered(
 
 
 def _once(of: Schedules | RegisteredRuns, request: Callable[[sa.Connection, str], PendingRun]) -> PendingRun:
-    """Make a request in one transaction; a repeat after a lost answer returns what the first try has entered."""
+    """Make a request in one transaction; a repeat after a lost answer returns the result of the first try."""
     pending_id = new_id()  # before the first try
 
     def enter(conn: sa.Connection) -> PendingRun:
@@ -97,7 +97,7 @@ def _once(of: Schedules | RegisteredRuns, request: Callable[[sa.Connection, str]
 def _enter(
     conn: sa.Connection, store: Store, wanted: Schedule | Wanted, pending_id: str, generation: str, actor: Actor | None
 ) -> PendingRun:
-    """Enter a run that goes to the launcher at once."""
+    """Insert a pending run that goes to the launcher at once."""
     now, by = store.clock(), "an unknown user" if actor is None else actor.name
     run_id = run_id_of(wanted.name, pending_id, now)
     named = {"pending_id": pending_id, "schedule": wanted.name, "generation": generation, "dag_id": wanted.dag_id}

@@ -1,1 +1,1 @@
-"""Pending runs: what waits for its trigger or its constraints, and how it is decided when each may start."""
+"""Pending runs, which wait for their trigger or their constraints, and the decision when each may start."""

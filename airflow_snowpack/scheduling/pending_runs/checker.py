@@ -3,13 +3,13 @@
     Checker(store, airflow).step()              # all that is due
     for report in checker.parts(): ...               # the same, part by part, to start runs in between
 
-It evaluates nothing before the moment that the last evaluation named. The invariant: **checking and reserving is one step.**
-Pending runs are evaluated in batches, each in one transaction, under locks on what their constraints count, and a run
-counts from the commit on; so two schedules, or two processes, cannot both take the last place.
+Nothing is evaluated before the time that its last evaluation named. The invariant: **checking and reserving is one step.**
+Pending runs are evaluated in batches, each in one transaction, under locks on what their constraints count, and a run counts from
+the commit on; so two schedules, or two processes, cannot both take the last place.
 
-However many wait, they block no other: what needs no answer of Airflow or of a load probe comes first, then what takes no place
-from others, and of the rest, of equal priority, what has been due for the longest. What Airflow has not answered yet holds up
-only the runs that need it.
+Runs do not block each other, however many wait: runs that need no answer from Airflow or a load probe come first, then those that
+take no place from others, and of the rest, at equal priority, those due for the longest time. A missing answer from Airflow
+delays only the runs that need it.
 """
 
 from __future__ import annotations
@@ -43,21 +43,18 @@ SNAPSHOT_SIZE = 2_000
 BATCH_SIZE, SMALLEST_BATCH = 500, 50
 """How many pending runs are evaluated in one transaction: a process that wants one of them waits until it ends."""
 REQUEST_LIMIT = 250
-"""The runs of how many DAGs or groups are read from Airflow in one round; each DAG is a request."""
+"""The most DAGs or groups whose runs are read from Airflow in one round; each DAG is a request."""
 
 
 class Checker:
-    """Evaluates what is due."""
+    """Evaluates the pending runs that are due."""
 
     def __init__(self, store: Store, airflow: AirflowPort) -> None:
         self._store = store
         self._airflow = airflow
 
     def step(self, limit: int | None = None) -> RoundReport:
-        """Evaluate the pending runs that are due now.
-
-        :param limit: evaluate only the most urgent; ``None`` for all.
-        """
+        """Evaluate the pending runs that are due now, or only the ``limit`` most urgent ones."""
         return sum(self.parts(limit), RoundReport())
 
     def parts(self, limit: int | None = None) -> Iterator[RoundReport]:
@@ -75,14 +72,14 @@ class Checker:
 
     def _find(self, limit: int | None) -> Sequence[sa.Row[Any]]:
         names = ("pending_id", "schedule", "dag_id", "priority", "created_at", "next_check_at")
-        # Each step for itself: Postgres plans for any moment, of which it takes a third of all that wait to be due, and would
-        # walk over all schedules to join them.
+        # Step by step: Postgres plans for an unknown time, for which it expects a third of all pending runs to be due, and would
+        # scan all schedules to join them.
         due = sa.select(*(pending_jobs.c[name] for name in names))
         cte = due.where(pending_jobs.c.next_check_at <= self._store.clock(), is_open).cte("due")
         cte = cte.prefix_with("MATERIALIZED", dialect="postgresql")
         first = sa.select(cte).order_by(*_by_turn(cte)).limit(limit).subquery()
-        # Subqueries and not joins, for the same reason. A pending run that began while its schedule was deleted has none, and is
-        # discarded here.
+        # Subqueries instead of joins, for the same reason. A pending run that began while its schedule was deleted has none, and
+        # is discarded here.
         declared = sa.select(schedules.c.definition["constraints"]).where(schedules.c.name == first.c.schedule).scalar_subquery()
         is_grouped = sa.exists().where(schedule_groups.c.dag_id == first.c.dag_id)
         query = sa.select(
@@ -96,26 +93,26 @@ class Checker:
         asked = [(one.dag_id, each) for one in definitions.readable for each in one.constraints]
         snapshot = take_snapshot(self._store, self._airflow, asked)
         outcomes: Outcomes = {}
-        # Those whose answer is on its way stay due, and come first in a later round.
+        # Runs whose answer is still missing stay due, and come first in a later round.
         left, most = [run.pending_id for run in runs if not snapshot.unread.intersection(_waits_for(run))], BATCH_SIZE
         while left:
             batch = left[:most]
             done = self._evaluate_batch(batch, snapshot, definitions)
             outcomes |= done
             left = [pending_id for pending_id in batch if pending_id not in done] + left[most:]
-            most = min(BATCH_SIZE, max(SMALLEST_BATCH, 2 * len(done)))  # no more are locked than the last transaction came to
+            most = min(BATCH_SIZE, max(SMALLEST_BATCH, 2 * len(done)))  # lock no more than the last transaction evaluated
         return outcomes
 
     def _evaluate_batch(self, batch: Sequence[str], snapshot: AirflowSnapshot, definitions: Definitions) -> Outcomes:
         """Evaluate these pending runs, or the first ones of them.
 
-        An error in the evaluation of one rolls all of them back. So the batch is halved until the one is found and set aside: it
-        must not block the others for ever.
+        An error in one evaluation rolls all of them back. The batch is therefore halved until the faulty run is found and set
+        aside, so that it does not block the others for ever.
         """
         try:
             return self._store.transact(lambda conn: Evaluation(self._store, conn, snapshot).evaluate(batch, definitions))
         except StoreError:
-            raise  # of the store, not of a pending run
+            raise  # an error of the store, not of a pending run
         except Exception as problem:
             if len(batch) > 1:
                 return self._evaluate_batch(batch[: len(batch) // 2], snapshot, definitions)
@@ -129,7 +126,7 @@ def _by_turn(due: sa.FromClause) -> tuple[sa.ColumnElement[Any], ...]:
 
 
 def _in_order(due: Sequence[sa.Row[Any]]) -> tuple[list[sa.Row[Any]], list[sa.Row[Any]]]:
-    """Those that take no place from any that is due, and then the others by turn, as far as Airflow can be asked about them."""
+    """Return the runs that take no place from any other due run, and the others by turn, within :data:`REQUEST_LIMIT`."""
     declared = {run.pending_id: _constraints(run) for run in due}
     usable = {pending_id: [one for one in constraints if one is not None] for pending_id, constraints in declared.items()}
     taking = [run for run in due if None in declared[run.pending_id] or counted_keys(run.dag_id, usable[run.pending_id])]
@@ -146,12 +143,12 @@ def _in_order(due: Sequence[sa.Row[Any]]) -> tuple[list[sa.Row[Any]], list[sa.Ro
 
 
 def _constraints(run: sa.Row[Any]) -> list[Constraint | None]:
-    """Return its constraints, with ``None`` for one that cannot be used; none for a schedule that is gone."""
+    """Return its constraints, with ``None`` for unusable ones; empty if the schedule is gone."""
     return [usable_constraint(one, run.dag_id) for one in run.constraints] if isinstance(run.constraints, list) else []
 
 
 def _needs_answers(run: sa.Row[Any]) -> bool:
-    """Return whether a constraint reads something of Airflow or a load; ``False`` for constraints that cannot be used."""
+    """Return whether a usable constraint reads something from Airflow or a load probe."""
     required = RequiredFacts.of([one for one in _constraints(run) if one is not None], run.dag_id)
     return bool(required.dag_runs or required.groups or required.pools or required.probes)
 
@@ -161,7 +158,7 @@ def _waits_for(run: sa.Row[Any]) -> set[str]:
 
 
 def _asked_about(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:
-    """The groups, or else the DAGs, whose runs these constraints count."""
+    """Return the groups, or else the DAGs, whose runs these constraints count."""
     keys: set[str] = set()
     for facts in (each.required_facts(dag_id) for each in constraints):
         keys |= {group_wait_key(group) for group in facts.groups} or {dag_wait_key(counted) for counted in facts.dag_runs}

@@ -1,16 +1,14 @@
-"""The facts that constraints read, from a snapshot of Airflow before the transaction and from the store within it, and the
-rulings of constraints on them.
+"""The facts that constraints read, from a snapshot of Airflow before the transaction and the store within it, and their rulings.
 
-    snapshot = take_snapshot(store, airflow, asked)         # everything at once, and outside of any transaction
+    snapshot = take_snapshot(store, airflow, asked)         # everything at once, outside any transaction
     facts = ConstraintFacts(conn, snapshot, now)
-    facts.read(schedules)                                   # while the locks on what they count are held: a few statements
+    facts.read(schedules)                                   # a few statements, while the locks on what they count are held
     rulings = rule_all(constraints, facts.context(schedule, triggered_at, now))
-    facts.reserve("maintain", run_id, constraints)          # what is decided counts for the next run of the batch
+    facts.reserve("maintain", run_id, constraints)          # counts for the next run of the batch
 
-The invariant: **each run gets the facts that it would get if those before it in the batch had been written.** Whatever takes a
-place that the batch counts needs a lock that the transaction holds, so that what was read stays true until it ends. A run that
-ends meanwhile only makes room, and wakes the next in the queue. And **no constraint is evaluated before the moment that it
-named**: its last ruling holds until then.
+The invariant: **each run gets the facts that it would get if the runs before it in the batch were already written.** To take a
+place that the batch counts, a process needs a lock that the transaction holds, so what was read stays true until it ends. A run
+that ends meanwhile makes room, and wakes the next. And **no constraint is evaluated before its ruling's time**.
 """
 
 from __future__ import annotations
@@ -65,10 +63,10 @@ T = TypeVar("T")
 def take_snapshot(
     store: Store, airflow: AirflowPort, asked: Sequence[tuple[str, Constraint]], *, at_gate: GatePlace | None = None
 ) -> AirflowSnapshot:
-    """Read the state of Airflow that these constraints require, each with the DAG whose run it is about.
+    """Read the state of Airflow that these constraints require, each paired with the DAG of its run.
 
     :param at_gate: the run at a gate that asks: in DAGs with a gate, only the ends of runs that passed it matter.
-    :raises SnowpackError: Airflow does not answer, and a gate asks. For schedules, nothing of it is known then.
+    :raises SnowpackError: Airflow does not answer a gate; for schedules, all of it is unavailable then.
     """
     required = RequiredFacts.merged(each.required_facts(dag_id) for dag_id, each in asked)
     taken_at, newest = store.clock(), store.read(last_number)
@@ -100,10 +98,7 @@ def _unread(found: Mapping[str, object]) -> set[str]:
 
 
 class _Answers:
-    """Airflow's answers to the questions of one snapshot; after an outage it is asked nothing more.
-
-    :param raises: raise the outage; otherwise all that was asked is unavailable.
-    """
+    """Airflow's answers for one snapshot; after an outage all are unavailable or, if ``raises``, the outage is raised."""
 
     def __init__(self, *, raises: bool) -> None:
         self._raises = raises
@@ -114,7 +109,7 @@ class _Answers:
         return self._outage is not None
 
     def to(self, names: Collection[str], ask: Callable[[list[str]], Mapping[str, T]]) -> dict[str, T | Unavailable]:
-        """Return the answer about each name; :data:`NOT_YET` where there is none."""
+        """Return the answer for each name; :data:`NOT_YET` if there is none."""
         found: Mapping[str, T] = {}
         if names and self._outage is None:
             try:
@@ -130,7 +125,7 @@ class _Answers:
 def _dag_runs(
     store: Store, airflow: AirflowPort, dag_ids: Collection[str], at_gate: GatePlace | None, answers: _Answers
 ) -> dict[str, DagRuns | Unavailable]:
-    """Read the runs of these DAGs, and record the ends that were not reported."""
+    """Read the runs of these DAGs, and record ends that were not reported."""
     if not dag_ids:
         return {}
     requested_at, known = store.clock(), dict[str, frozenset[str]]()
@@ -150,7 +145,7 @@ def _dag_runs(
 
 
 class ConstraintFacts:
-    """What the store contains about the constraints of some runs, as it changes while they are evaluated."""
+    """What the store has about the constraints of some runs, updated while they are evaluated."""
 
     def __init__(self, conn: sa.Connection, snapshot: AirflowSnapshot, now: datetime) -> None:
         self.conn = conn
@@ -178,14 +173,10 @@ class ConstraintFacts:
         self._read_more_urgent({key for each in runs for key in counted_keys(each.dag_id, each.constraints)})
 
     def context(self, run: Schedule | Wanted, triggered_at: datetime, now: datetime) -> RunContext:
-        """Return the context of one of these runs."""
         return RunContext(self, run.dag_id, run.name, run.priority, triggered_at, now)
 
     def active_of_group(self, group: str) -> int:
-        """Count the active runs of the group's DAGs.
-
-        :raises FactUnavailable: Airflow does not report how many runs one of them has.
-        """
+        """:raises FactUnavailable: Airflow does not report the runs of a DAG of the group."""
         if group not in self._of_group:
             known = {dag_id: self.in_airflow(dag_id) for dag_id in self.members[group]}
             counted = (runs.others + len(self.active[one].counted_in_group - runs.ended.keys()) for one, runs in known.items())
@@ -193,13 +184,13 @@ class ConstraintFacts:
         return self._of_group[group]
 
     def held(self, key: str) -> int:
-        """Return how much of a pool or of a load is reserved."""
+        """Return how much of a pool or a load is reserved."""
         if key not in self._held:
             self._held[key] = held(self.conn, key, self.snapshot.taken_at or self.now)
         return self._held[key]
 
     def reserve(self, dag_id: str, run_id: str, constraints: Iterable[Constraint]) -> None:
-        """Count the run from now on, though it is written with the rest of the batch."""
+        """Count the run from now on, before it is written with the rest of the batch."""
         if dag_id in self.active:
             self.active[dag_id].every.add(run_id)
             self._of_group.clear()
@@ -216,10 +207,7 @@ class ConstraintFacts:
             self.more_urgent[to][priority] += 1
 
     def in_airflow(self, dag_id: str) -> DagRuns:
-        """Return the runs of a DAG in Airflow.
-
-        :raises FactUnavailable: Airflow does not report them.
-        """
+        """:raises FactUnavailable: Airflow does not report the DAG's runs."""
         runs = self.snapshot.dag_runs.get(dag_id, DagRuns())
         if isinstance(runs, Unavailable):
             raise FactUnavailable(f"the runs of {dag_id} are not known: {runs.why}")
@@ -296,11 +284,10 @@ class RunContext:
 class GateContext(RunContext):
     """The facts about one run at its gate.
 
-    In a DAG that has a gate, a run counts from when it passed: all runs of the DAG come to the gate, and none may wait for
-    another that waits itself, or that has yet to come. So neither this run counts, nor any that waits, nor any that is on its
-    way.
+    In a DAG with a gate, a run counts once it has passed: all runs of the DAG reach the gate, and none may wait for a run that
+    waits itself or is still on its way. So only runs that have passed count, and not this one.
 
-    :param reopened: by DAG, how many runs that had passed and ended are active again.
+    :param reopened: by DAG, the number of runs that had passed and ended, and are active again.
     """
 
     place: GatePlace
@@ -324,7 +311,7 @@ class GateContext(RunContext):
         return held(self.facts.conn, key, self.facts.snapshot.taken_at or self.now, but=own)
 
     def more_urgent(self, key: str) -> int:
-        """Return none for runs of this DAG: a schedule counts them from their start, and would wait for this very run."""
+        """Return 0 for runs of this DAG: a schedule counts them from their start, and would wait for this very run."""
         return 0 if key == dag_wait_key(self.place.dag_id) else super().more_urgent(key)
 
 
@@ -333,13 +320,11 @@ WOKEN = (dag_wait_key(""), group_wait_key(""))
 
 @dataclass(frozen=True, slots=True)
 class Rulings:
-    """The ruling of each constraint, in the order of the constraints."""
-
     each: tuple[tuple[Constraint, Ruling], ...]
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """The rulings as they are stored and shown."""
+        """The rulings as stored and displayed."""
         return tuple(
             Reason(constraint.kind, ruling.text, ruling.verdict is Verdict.MET, ruling.not_before)
             for constraint, ruling in self.each
@@ -351,19 +336,19 @@ class Rulings:
 
     @property
     def skips(self) -> tuple[str, ...]:
-        """Why the run is to be skipped; nothing while it waits for another constraint, since it could not start anyway."""
+        """Why the run is to be skipped; empty while it waits for another constraint, because it could not start anyway."""
         return () if self._later else tuple(ruling.text for _, ruling in self.each if ruling.verdict is Verdict.NEVER)
 
     @property
     def not_before(self) -> datetime | None:
-        """The latest of the moments that were named, since all must be met; ``None`` when none was."""
+        """The latest time of the rulings, since all must be met; ``None`` without one."""
         return max((ruling.not_before for ruling in self._later if ruling.not_before is not None), default=None)
 
     @property
     def waits_for(self) -> str | None:
-        """The key of the queue that it waits in; none while it waits for a moment anyway.
+        """The key of the queue that it waits in; ``None`` while it waits for a time.
 
-        Of several, the end of a run comes first, because that is reported; a free slot has to be polled for.
+        Ends of runs come first, because they are reported; free slots must be polled for.
         """
         if self.not_before is not None:
             return None
@@ -376,14 +361,11 @@ class Rulings:
 
 
 def rule_all(constraints: Sequence[Constraint], context: ConstraintContext, before: Sequence[Reason] = ()) -> Rulings:
-    """Evaluate the constraints.
-
-    :param before: the results of the same constraints at the last evaluation, in their order; nothing for the first time.
-    """
+    """Evaluate the constraints; ``before`` has the results of the last evaluation in the same order, if any."""
     rulings = []
     for constraint, earlier in zip_longest(constraints, before[: len(constraints)]):
         if earlier is None or earlier.met or earlier.not_before is None or earlier.not_before <= context.now:
             rulings.append((constraint, constraint.rule(context)))
-        else:  # the moment that it named is still to come
+        else:  # its time has not come
             rulings.append((constraint, Ruling(Verdict.LATER, earlier.text, earlier.not_before)))
     return Rulings(tuple(rulings))

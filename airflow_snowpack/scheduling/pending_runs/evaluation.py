@@ -1,19 +1,19 @@
-"""One transaction of the checker: a batch of pending runs is evaluated, and the runs that may start are reserved.
+"""One transaction of the checker: evaluates a batch of pending runs, and reserves those that may start.
 
     outcomes = store.transact(lambda conn: Evaluation(store, conn, snapshot).evaluate(pending_ids, definitions))
 
 The invariant: **checking and reserving is one step, and a batch decides what its runs would decide one after the other.** The
-transaction has locked its pending runs and the wait keys that their constraints count, reads each fact once, and enters there
-what it decides (:mod:`airflow_snowpack.scheduling.pending_runs.constraint_context`).
+transaction locks its pending runs and the wait keys that their constraints count, reads each fact once, and adds its decisions to
+the facts (:mod:`airflow_snowpack.scheduling.pending_runs.constraint_context`).
 
-A pending run that has expired stays open until it is evaluated, and one whose trigger was satisfied long ago may have expired
-before it was ever evaluated. So **a timeout discards no event that arrived after the expiry, and an event belongs to one pending
-run**: late events move to a new pending run of the schedule, and so do those of unmet triggers with their sums. The events of the
-triggers that satisfied the request stay with it, or the same run would replace it again and again.
+An expired pending run stays open until it is evaluated, and may have expired before it was ever evaluated. So **a timeout
+discards no event that arrived after the expiry, and an event belongs to one pending run**: late events move to a new pending run
+of the schedule, and so do those of unmet triggers with their sums. The events of the satisfied triggers stay, or the same run
+would replace itself again and again.
 
-Locks are taken in one order: the pending runs and their schedules, of which those that another transaction has locked are left
-out; then the wait keys, the places of the DAGs and the clocks, which are waited for. A transaction stays short: it locks at most
-:data:`LOCK_LIMIT` wait keys and ends at most :data:`DISCARD_LIMIT` pending runs, and leaves the others to the next one.
+Locks are taken in one order: first the pending runs and their schedules, skipping those that another transaction has locked; then
+the wait keys, the places of the DAGs and the clocks, which are waited for. To stay short, a transaction locks at most
+:data:`LOCK_LIMIT` wait keys and ends at most :data:`DISCARD_LIMIT` pending runs; the next transaction does the rest.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ from airflow_snowpack.store.tables.schedules import events, pending_events, pend
 log = logging.getLogger(__name__)
 
 LOCK_LIMIT = 256
-"""Postgres has room for some thousand locks in all, at its default settings."""
+"""Postgres has room for a few thousand locks in all by default."""
 DISCARD_LIMIT = 50
-"""A pending run that is discarded costs a few more statements."""
+"""A discard costs a few extra statements."""
 
 Outcomes = dict[str, PendingState | None]
 _Judged = tuple[Counted, Judgement]
@@ -66,10 +66,7 @@ _Judged = tuple[Counted, Judgement]
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """A pending run whose trigger is satisfied.
-
-    :param counted: what its events add up to.
-    """
+    """A pending run whose trigger is satisfied, with the sums of its events."""
 
     row: sa.Row[Any]
     schedule: Schedule
@@ -80,16 +77,16 @@ class _Due:
 
     @property
     def moments(self) -> dict[str, Any]:
-        """The columns for its moments."""
+        """The columns of its times."""
         return {"triggered_at": self.triggered_at, "expires_at": self.expires_at}
 
     def is_discarded_at(self, now: datetime) -> bool:
-        """Whether its timeout discards it then, which keeps the events that arrived after the expiry; a skip would not."""
+        """Return whether its timeout discards it then, which keeps events that arrived after the expiry; a skip would not."""
         return now >= self.expires_at and self.schedule.timeout.then is Then.DISCARD
 
 
 class Evaluation:
-    """Evaluates one batch on a snapshot of Airflow from before its transaction; used once."""
+    """Evaluates one batch on a snapshot of Airflow taken before the transaction; used once."""
 
     def __init__(self, store: Store, conn: sa.Connection, snapshot: AirflowSnapshot) -> None:
         self._store = store
@@ -108,12 +105,12 @@ class Evaluation:
     def evaluate(
         self, pending_ids: Sequence[str], definitions: Definitions, failed: Mapping[str, Exception] | None = None
     ) -> Outcomes:
-        """Evaluate these pending runs in this order.
+        """Evaluate these pending runs in order.
 
-        :param definitions: the schedules as they were read for the snapshot.
-        :param failed: the errors that evaluations raised before, by pending run; these are set aside.
-        :returns: the state of each; ``None`` for one that another process has locked, or that is not due any more. Those that
-            are missing are left to the next transaction; at least one is there.
+        :param definitions: the schedules as read for the snapshot.
+        :param failed: the errors of earlier evaluations by pending run; these runs are set aside.
+        :returns: the state of each; ``None`` for a run that another process has locked or that is no longer due. Missing runs,
+            never all, are left to the next transaction.
         """
         found = lock_batch(self._conn, pending_ids, self._now, definitions, failed or {})
         outcomes: Outcomes = {pending_id: None for pending_id in pending_ids if pending_id not in found}
@@ -152,7 +149,7 @@ class Evaluation:
 
     def _evaluate(self, run: Locked, judged: _Judged | None) -> PendingState:
         row, schedule = run.row, run.schedule
-        self._now = self._store.clock()  # a run that was woken a moment ago is due, and may come before this one
+        self._now = self._store.clock()  # a run that was just woken is due, and may come before this one
         if run.problem is not None:
             return self._set_aside(row, run.problem)
         if schedule is None or judged is None:
@@ -163,20 +160,20 @@ class Evaluation:
             reason = Reason("trigger", judgement.text, met=False, not_before=judgement.next_at)
             return self._wait(PendingWrite.of(row, **_changes((reason,), judgement.next_at, None, counted)))
         trigger = Reason("trigger", judgement.text, met=True)
-        # Another host's clock may be ahead; what happens later by that clock has happened now.
+        # Another host's clock may be ahead; what is in the future by that clock has happened now.
         triggered_at = row.triggered_at or min(judgement.since or self._now, self._now)
         expires_at = row.expires_at or expiry(self._conn, row.pending_id, schedule, triggered_at, self._now)
         return self._constrain(_Due(row, schedule, trigger, triggered_at, expires_at, counted))
 
     def _set_aside(self, row: sa.Row[Any], problem: str) -> PendingState:
-        """Let wait what this process cannot read or evaluate, such as data of a newer version; it blocks no other."""
+        """Make a run wait that this process cannot read or evaluate, such as one of a newer version, without blocking others."""
         problem = storable_error(problem)
         log.error("schedule_not_readable: %s: %s", row.schedule, problem)
         reason = Reason("schedule", problem, met=False)
         return self._wait(PendingWrite.of(row, **_changes((reason,), self._now + RECHECK, None, None)))
 
     def _constrain(self, due: _Due) -> PendingState:
-        """Evaluate the constraints, and reserve the run, let it wait, or discard it."""
+        """Evaluate the constraints, and reserve the run, make it wait, or discard it."""
         now, schedule = self._now, due.schedule
         facts = self._facts.context(schedule, due.triggered_at, now)
         rulings = rule_all(schedule.constraints, facts, reasons_from_json(due.row.reasons)[1:])
@@ -191,9 +188,9 @@ class Evaluation:
             if elder is None:
                 return self._start(due, reasons)
             first = Reason("queue", "a run that came before it is evaluated first", met=False)
-            # It is woken if there is room for it too.
+            # It is woken too if there is room for it.
             return self._wait_for_constraints(due, (*reasons, first), min(now + LOOK_AGAIN, due.expires_at), elder)
-        # What an outage of Airflow keeps from being known is no reason to discard a run: it may be met.
+        # Facts that an outage of Airflow hides are no reason to discard a run: its constraints may be met.
         if now >= due.expires_at and not self._snapshot.is_outage:
             return self._time_out(due, reasons)
         key = rulings.waits_for
@@ -201,15 +198,15 @@ class Evaluation:
         return self._wait_for_constraints(due, reasons, next_at, key)
 
     def _by(self, moment: datetime, expires_at: datetime) -> datetime:
-        """Return when to evaluate a run again: at its expiry at the latest, unless an outage has kept it beyond that."""
+        """Return when to evaluate a run again: at its expiry at the latest, unless an outage has kept it longer."""
         return min(moment, expires_at) if self._now < expires_at else moment
 
     def _elder(self, due: _Due) -> str | None:
-        """Return the wait key of a due run that is before this one in the queue."""
+        """Return the wait key of a due run ahead of this one in the queue."""
         keys = counted_keys(due.schedule.dag_id, due.schedule.constraints) if self._now < due.expires_at else set()
         if not keys:
             return None
-        self._flush()  # those that were evaluated before it are not due any more
+        self._flush()  # runs that were evaluated before it are no longer due
         return elder_due(self._conn, due.row, keys, self._now)
 
     def _time_out(self, due: _Due, reasons: tuple[Reason, ...]) -> PendingState:
@@ -229,10 +226,7 @@ class Evaluation:
     def _wait_for_constraints(
         self, due: _Due, reasons: tuple[Reason, ...], next_at: datetime | None, waits_for: str | None
     ) -> PendingState:
-        """Let a triggered run wait.
-
-        :param next_at: when it is evaluated again; ``None`` where its place in the queue decides that.
-        """
+        """Make a triggered run wait until ``next_at``; with ``None`` its place in the queue decides when to evaluate it again."""
         self._note_triggered(due)
         changes = _changes(reasons, next_at, waits_for, due.counted)
         return self._wait(PendingWrite.of(due.row, state=PendingState.CONSTRAINT, **due.moments, **changes))
@@ -246,10 +240,7 @@ class Evaluation:
         return write.state
 
     def _start(self, due: _Due, reasons: tuple[Reason, ...], was: PendingState | None = None) -> PendingState:
-        """Have the run reserved at the end of the batch, for the launcher to start; it counts from now on.
-
-        :param was: the state that is written already.
-        """
+        """Reserve the run at the end of the batch; it counts from now on. ``was`` is the state if already written."""
         row, schedule = due.row, due.schedule
         run_id = run_id_of(schedule.name, row.pending_id, row.created_at)
         if was is None:
@@ -277,21 +268,21 @@ class Evaluation:
         return PendingState.DISCARDED
 
     def _leave_queue(self, row: sa.Row[Any]) -> None:
-        """Note that the run behind it may be next now."""
+        """Note that the next run in its queue may be due now."""
         if row.waits_for is not None:
             self._facts.move(row.priority, row.waits_for, None)
             self._fronts.leave(row, row.waits_for)
             self._left.add(row.waits_for)
 
     def _note_triggered(self, due: _Due) -> None:
-        """Enter in the history that its trigger is satisfied, if it was not before."""
+        """Record in the history that its trigger is satisfied, if not recorded before."""
         if due.row.triggered_at is None:
             since = due.triggered_at.isoformat()
             entry = line(self._store, due.schedule.name, "triggered", due.row.pending_id, says=due.trigger.text, since=since)
             self._entries.append(entry)
 
     def _write_triggered(self, due: _Due) -> None:
-        """Write that its trigger is satisfied, before what is written at once of the same run."""
+        """Write that its trigger is satisfied, before other immediate writes about the same run."""
         self._note_triggered(due)
         self._flush()
         if due.row.triggered_at is None:
@@ -316,10 +307,7 @@ class Evaluation:
         write_all(self._conn, waiting)
 
     def _move_in_queues(self, waiting: Iterable[PendingWrite]) -> set[str]:
-        """Enter these runs in their queues, one after the other.
-
-        :returns: the ids of those that are at the front of theirs.
-        """
+        """Enter these runs in their queues in order, and return the ids of those at the front."""
         self._fronts.read(one.values["waits_for"] for one in waiting if one.values["waits_for"] is not None)
         in_front = set[str]()
         for one in waiting:
@@ -331,7 +319,7 @@ class Evaluation:
         return in_front
 
     def _ended_meanwhile(self, keys: Iterable[str]) -> dict[str, Any]:
-        """Return how soon to evaluate those again that wait for a run that has just ended."""
+        """Return how soon to evaluate again the runs that wait for a run that has just ended."""
         dags: dict[str, Sequence[str]] = {}
         for key in keys:
             _, _, name = key.partition(":")
@@ -342,7 +330,7 @@ class Evaluation:
         return ended_meanwhile(self._conn, dags, self._snapshot.newest_event, self._now) if dags else {}
 
     def _finish(self) -> None:
-        """Write what is left: the runs that wait, those that are to start, and the next of the queues that were left."""
+        """Write the rest: runs that wait, runs to start, and the next runs of the queues that were left."""
         self._flush()
         write_all(self._conn, self._starts)
         if self._started:
@@ -366,7 +354,7 @@ class Evaluation:
 def _changes(
     reasons: tuple[Reason, ...], next_at: datetime | None, waits_for: str | None, counted: Counted | None
 ) -> dict[str, Any]:
-    """Return the columns of a run that was evaluated."""
+    """Return the columns of an evaluated run."""
     sums = {} if counted is None else counted.to_row()
     return {"reasons": reasons_to_json(reasons), "next_check_at": next_at, "waits_for": waits_for, **sums}
 
@@ -374,8 +362,8 @@ def _changes(
 def expiry(conn: sa.Connection, pending_id: str, schedule: Schedule, triggered_at: datetime, now: datetime) -> datetime:
     """Return when a pending run expires: the timeout after its trigger was satisfied.
 
-    After an outage, a poller or a sender records events long after they happened. Where the timeout would have ended before the
-    events that satisfied the trigger were recorded, it begins when they were.
+    After an outage, events may be recorded long after they happened. If the timeout would have ended before the events that
+    satisfied the trigger were recorded, it starts when they were.
     """
     expires_at = triggered_at + schedule.timeout.period
     if expires_at > now:
@@ -391,9 +379,7 @@ def expiry(conn: sa.Connection, pending_id: str, schedule: Schedule, triggered_a
 def keep_of_expired(
     conn: sa.Connection, store: Store, row: sa.Row[Any], schedule: Schedule, counted: Counted, expires_at: datetime
 ) -> None:
-    """Leave the late events of a run that this transaction discarded to a new pending run, which is due at once, with what the
-    unmet triggers have collected.
-    """
+    """Move the late events of a discarded run, and what its unmet triggers have collected, to a new pending run, due at once."""
     now, mine = store.clock(), pending_events.c.pending_id == row.pending_id
     late = sa.select(events.c.id).where(events.c.id == pending_events.c.event_id, events.c.recorded_at >= expires_at).exists()
     if conn.execute(sa.select(sa.literal(1)).where(sa.exists().where(mine, late))).first() is None:
@@ -406,7 +392,7 @@ def keep_of_expired(
 
 
 def keep_unmet(conn: sa.Connection, store: Store, row: sa.Row[Any], schedule: Schedule, counted: Counted) -> None:
-    """Begin a new pending run with what the unmet triggers of a discarded one have collected, if that is anything."""
+    """Begin a new pending run with what the unmet triggers of a discarded one have collected, if anything."""
     now = store.clock()
     unmet = _unmet(schedule, counted, now)
     if not unmet:
@@ -421,7 +407,7 @@ def keep_unmet(conn: sa.Connection, store: Store, row: sa.Row[Any], schedule: Sc
 
 
 def _begin(conn: sa.Connection, row: sa.Row[Any], **values: Any) -> str:
-    """Begin another pending run of the same schedule."""
+    """Begin another pending run of the same schedule, and return its id."""
     same = {name: getattr(row, name) for name in ("schedule", "generation", "dag_id", "priority")}
     new = {"pending_id": new_id(), "state": PendingState.TRIGGER.value}
     conn.execute(sa.insert(pending_jobs).values(**new, **same, **values))
@@ -429,7 +415,7 @@ def _begin(conn: sa.Connection, row: sa.Row[Any], **values: Any) -> str:
 
 
 def _unmet(schedule: Schedule, counted: Counted, now: datetime) -> set[int]:
-    """The numbers of the leaves that have collected something and did not satisfy the trigger."""
+    """Return the numbers of the leaves that have collected something without satisfying the trigger."""
     spent = set(schedule.trigger.spent(counted.progress, now))
     return {number for number, leaf in enumerate(counted.leaves) if leaf not in spent and str(number) in counted.sums}
 

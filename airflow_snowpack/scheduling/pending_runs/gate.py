@@ -1,15 +1,15 @@
-"""A gate inside of a DAG: a pending run whose DAG run exists already, and whose launch lets the waiting task continue.
+"""A gate inside a DAG: a pending run whose DAG run already exists, and whose launch lets the waiting task continue.
 
     gate = Gate(store, airflow, GatePlace("maintain", run_id, "gate"), [MaxConcurrent(1)])
     run = gate.ask()
     if run.state is GateState.WAITING:
         ...                                  # until run.not_before, or until gate_is_due(…)
-    gate.time_out(GateState.PASSED)          # let it continue all the same
+    gate.time_out(GateState.PASSED)          # let it continue anyway
 
 It waits in the same queue as the pending runs of schedules, and is evaluated on the same facts under the same locks, but by its
-own task. The invariant: **counting and passing is one step.** A run is evaluated in a transaction for it alone, and counts from
-the commit on; so two runs at their gates, or a run and a launch, cannot both take the last place. To ask again after a retry is
-harmless: a run that has passed has passed, until it has ended.
+own task. The invariant: **counting and passing is one step.** A run is evaluated in a separate transaction, and counts from the
+commit on; so two runs at their gates, or a run and a launch, cannot both take the last place. Asking again after a retry is
+harmless: a run that has passed stays passed until it ends.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ NOT_QUEUED: Mapping[str, Any] = {"not_before": None, "waits_for": None}
 class Gate:
     """One run at its gate.
 
-    :param constraints: what must be met, as for schedules. ``MaxRuns`` counts the runs that passed this gate, and ``Delay``
-        counts from when the run came to it.
-    :param priority: it gives way to schedules of a higher one that wait for the same, and is before gates of a lower one.
+    :param constraints: as for schedules. ``MaxRuns`` counts the runs that passed this gate, ``Delay`` counts from the arrival.
+    :param priority: schedules with a higher priority go first, gates with a lower one later.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class Gate:
         self._run = Wanted(place.task, place.dag_id, {}, tuple(constraints), priority)
 
     def ask(self) -> GatedRun:
-        """Let the run continue if its constraints are met; none is evaluated before the moment that it named."""
+        """Let the run continue if its constraints are met; none is evaluated before the time that it named."""
         arrived = self._store.transact(self._arrive)
         waits = arrived.not_before is not None and arrived.not_before > self._store.clock()
         if arrived.state is not GateState.WAITING or waits:
@@ -69,16 +68,13 @@ class Gate:
         return self._store.transact(lambda conn: self._evaluate(conn, snapshot, reopened))
 
     def last(self) -> GatedRun:
-        """Return the run as it was evaluated last; it has come here before."""
+        """Return the run as last evaluated; it must have arrived before."""
         run = read_gate(self._store, self._place)
         assert run is not None, "it is written down before anything is asked"
         return run
 
     def time_out(self, state: GateState) -> GatedRun:
-        """End the wait: let the run continue, skip it, or take it out of the queue. A run that has passed stays as it is.
-
-        :param state: its state from now on.
-        """
+        """End the wait: let the run continue, skip it, or remove it from the queue. A run that has passed is unchanged."""
 
         def write(conn: sa.Connection) -> GatedRun:
             lock_keys(conn, self._counted())
@@ -88,7 +84,7 @@ class Gate:
         return self._store.transact(write)
 
     def _arrive(self, conn: sa.Connection) -> GatedRun:
-        """The run is at the gate: for the first time, again, or once more after it had ended or was skipped."""
+        """Record that the run is at the gate: for the first time, again, or after it had ended or was skipped."""
         now, constraints = self._store.clock(), self._run.constraints
         seen = {"evaluated_at": now, "seen_at": now, "priority": self._run.priority}
         declared = {
@@ -125,7 +121,6 @@ class Gate:
         return self._write(conn, row, state, {"reasons": reasons_to_json(rulings.reasons), **waits})
 
     def _write(self, conn: sa.Connection, row: sa.Row[Any], state: GateState, changes: Mapping[str, Any]) -> GatedRun:
-        """Write the run's state with its reservation."""
         passed = {"passed_at": self._store.clock()} if state is GateState.PASSED else {}
         if passed:
             reserve_slots(conn, self._run.constraints, self._place.dag_id, self._place.run_id)
@@ -134,10 +129,7 @@ class Gate:
         return gated_run_from(self._row(conn))
 
     def _wake_next(self, conn: sa.Connection, row: sa.Row[Any], waits_for: str | None) -> None:
-        """Wake the next of the queue that the run leaves.
-
-        :param waits_for: the key of the queue that it waits in from now on.
-        """
+        """Wake the next run of the queue that this run leaves for the one of ``waits_for``."""
         if row.waits_for not in (None, waits_for):
             wake_next(conn, [row.waits_for], self._store.clock(), skip_locked=True)
 
@@ -145,11 +137,11 @@ class Gate:
         return conn.execute(sa.select(gated_runs).where(self._place.row).with_for_update()).one()
 
     def _counted(self) -> set[str]:
-        """Return the wait keys that its passing adds to, and that its constraints count."""
+        """Return the wait keys under which its passing counts, and those that its constraints count."""
         return {dag_wait_key(self._place.dag_id), *counted_keys(self._place.dag_id, self._run.constraints)}
 
     def _reopened(self, snapshot: AirflowSnapshot) -> dict[str, int]:
-        """Count the runs that are active again after they passed and ended: tasks of theirs were cleared, but not the gate."""
+        """Count runs that are active again after they passed and ended, because tasks other than the gate were cleared."""
         if not snapshot.dag_runs:
             return {}
         ended = self._store.read(lambda conn: passed_and_ended(conn, snapshot.dag_runs, but=self._place))

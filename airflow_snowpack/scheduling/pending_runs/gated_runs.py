@@ -1,11 +1,11 @@
-"""The runs that came to a gate: which of them wait there, and which have passed and count as active.
+"""The runs that reached a gate: which wait there, and which have passed and count as active.
 
     rows = active_gates(conn, ["maintain_page_views"])
     end_gates(conn, "maintain_page_views", run_id, as_of)
 
-A gate is a task of a DAG that lets a run continue when its constraints are met
-(:mod:`airflow_snowpack.scheduling.pending_runs.gate`). The invariant: a run counts from when it passed the gate until it ends. A
-run that waits at its gate takes no place from other runs that wait.
+A gate is a task of a DAG that lets a run continue once its constraints are met
+(:mod:`airflow_snowpack.scheduling.pending_runs.gate`). The invariant: a run counts from passing the gate until it ends. A run
+that waits at its gate takes no place from other runs that wait.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from airflow_snowpack.store.tables.schedules import gated_runs
 is_active = gated_runs.c.ended_at.is_(None)
 GATE_KEY = (gated_runs.c.dag_id, gated_runs.c.run_id, gated_runs.c.task)
 REOPENED_LIMIT = 100
-"""For how many of a DAG's latest runs Airflow is queried whether their tasks were cleared."""
+"""For how many of a DAG's latest runs Airflow is queried for cleared tasks."""
 
 
 class GateState(StrEnum):
@@ -43,10 +43,7 @@ AT_GATE = (gated_runs.c.state == GateState.WAITING.value, is_active)
 
 @dataclass(frozen=True, slots=True)
 class GatePlace:
-    """One run at one gate.
-
-    :param task: the gate's task id, with the index of a mapped task.
-    """
+    """One run at one gate; ``task`` is the gate's task id, with the map index of a mapped task."""
 
     dag_id: str
     run_id: str
@@ -57,7 +54,7 @@ class GatePlace:
 
     @property
     def row(self) -> sa.ColumnElement[bool]:
-        """Its row in the store."""
+        """The condition for its row in the store."""
         return sa.and_(gated_runs.c.dag_id == self.dag_id, gated_runs.c.run_id == self.run_id, gated_runs.c.task == self.task)
 
 
@@ -65,9 +62,9 @@ class GatePlace:
 class GatedRun:
     """A run at a gate.
 
-    :param not_before: no constraint is evaluated before this moment; ``None`` when no moment is known.
+    :param not_before: no constraint is evaluated before this time; ``None`` if unknown.
     :param waits_for: the key of the queue that it waits in.
-    :param reasons: the result of each constraint at the last evaluation.
+    :param reasons: the results of the last evaluation.
     """
 
     place: GatePlace
@@ -80,7 +77,7 @@ class GatedRun:
 
     @property
     def blocked_by(self) -> tuple[Reason, ...]:
-        """The constraints that are not met, or were not when its time was up."""
+        """The constraints that are not met, or were not when its wait ended."""
         return tuple(reason for reason in self.reasons if not reason.met)
 
     @property
@@ -95,31 +92,31 @@ gated_run_from = row_mapper(
 
 
 def waiting_at_gates(conn: sa.Connection, dag_ids: Collection[str] | None = None, *, limit: int | None = None) -> list[GatedRun]:
-    """Return the runs of these DAGs, or of all, that wait at a gate, those first that came first."""
+    """Return the runs of these DAGs (default: all) that wait at a gate, in order of arrival."""
     waiting = sa.select(gated_runs).where(*AT_GATE)
     waiting = waiting if dag_ids is None else waiting.where(gated_runs.c.dag_id.in_(sorted(set(dag_ids))))
     return [gated_run_from(row) for row in conn.execute(waiting.order_by(gated_runs.c.arrived_at, *GATE_KEY).limit(limit))]
 
 
 def unseen_at_gates(conn: sa.Connection, since: datetime) -> list[GatedRun]:
-    """Return the runs that wait at a gate and were not seen there since a moment: some of their tasks sleep, others are gone."""
+    """Return the runs that wait at a gate and were last seen there before this time: some tasks sleep, others are gone."""
     waiting = sa.select(gated_runs).where(*AT_GATE, gated_runs.c.seen_at <= since)
     return [gated_run_from(row) for row in conn.execute(waiting.order_by(*GATE_KEY))]
 
 
 def read_gate(store: Store, place: GatePlace) -> GatedRun | None:
-    """Return one run at a gate; ``None`` when it has not come there."""
+    """Return one run at a gate; ``None`` if it has not arrived."""
     row = store.first(sa.select(gated_runs).where(place.row))
     return None if row is None else gated_run_from(row)
 
 
 def active_gates(conn: sa.Connection, dag_ids: Iterable[str]) -> Sequence[sa.Row[Any]]:
-    """Return the rows of these DAGs' runs that have not ended."""
+    """Return the rows of these DAGs' active runs."""
     return conn.execute(sa.select(gated_runs).where(gated_runs.c.dag_id.in_(sorted(set(dag_ids))), is_active)).all()
 
 
 def passes_since(conn: sa.Connection, place: GatePlace, moment: datetime) -> tuple[datetime, ...]:
-    """Return when runs passed this gate after the moment, oldest first."""
+    """Return when runs passed this gate after this time, oldest first."""
     here = (gated_runs.c.dag_id == place.dag_id, gated_runs.c.task == place.task, gated_runs.c.passed_at > moment)
     return tuple(conn.execute(sa.select(gated_runs.c.passed_at).where(*here).order_by(gated_runs.c.passed_at)).scalars())
 
@@ -136,8 +133,8 @@ def passed_and_ended(conn: sa.Connection, dag_ids: Iterable[str], *, but: GatePl
 
 
 def dags_with_gates(conn: sa.Connection) -> list[tuple[str, str]]:
-    """Return each group that a gate counts by, with each DAG that has a run at, or beyond, such a gate."""
-    # As text, which databases can compare: many runs of few DAGs are few rows then, and those of no group are none.
+    """Return each group that a gate counts by, with each DAG that has a run at or beyond such a gate."""
+    # As text, which databases can compare: many runs of few DAGs are then few rows, and runs without a group are none.
     names = sa.cast(gated_runs.c.group_names, sa.Text)
     rows = conn.execute(sa.select(gated_runs.c.dag_id, names).where(is_active, names != "[]").distinct())
     return [(group, dag_id) for dag_id, group_names in rows for group in json.loads(group_names)]
@@ -149,7 +146,7 @@ def groups_of_gates(conn: sa.Connection, dag_id: str) -> set[str]:
 
 
 def was_skipped(conn: sa.Connection, dag_id: str, run_id: str) -> bool:
-    """Return whether the run passed no gate and was skipped at one: Airflow calls its end a success, but it has done nothing."""
+    """Return whether the run was skipped at a gate and passed none: Airflow reports success, but it has done nothing."""
     run = sa.and_(gated_runs.c.dag_id == dag_id, gated_runs.c.run_id == run_id)
     states = set(conn.execute(sa.select(gated_runs.c.state).where(run)).scalars())
     return GateState.SKIPPED in states and GateState.PASSED not in states
@@ -158,17 +155,14 @@ def was_skipped(conn: sa.Connection, dag_id: str, run_id: str) -> bool:
 def end_gates(conn: sa.Connection, dag_id: str, run_id: str, as_of: datetime) -> None:
     """Record that the run has ended: it counts no more, and leaves its queue.
 
-    :param as_of: when that was known. A run that was cleared and has come to its gate since is another one.
+    :param as_of: when that was known. A run that was cleared and reached its gate again since is unaffected.
     """
     run = sa.and_(gated_runs.c.dag_id == dag_id, gated_runs.c.run_id == run_id, is_active, gated_runs.c.evaluated_at <= as_of)
     conn.execute(sa.update(gated_runs).where(run).values(ended_at=as_of, waits_for=None))
 
 
 def end_gate(conn: sa.Connection, place: GatePlace, as_of: datetime) -> None:
-    """Record that the task of a gate has ended while its run waited there, unless it was seen there since.
-
-    :param as_of: when that was known.
-    """
+    """Record that the task of a gate has ended as of a time while its run waited, unless it was seen there since."""
     row = sa.and_(place.row, *AT_GATE, gated_runs.c.seen_at <= as_of)
     conn.execute(sa.update(gated_runs).where(row).values(ended_at=as_of, waits_for=None))
 

@@ -1,11 +1,10 @@
-"""A pending run: a schedule that an event has reached, on its way to a DAG run; and the queue of all that are.
+"""A pending run, which leads from the first event of a schedule to a DAG run; and the queue of pending runs.
 
     PendingQueue(store).page(schedule="page_views_nightly")
 
-The states are a table, and these are the only ways: ``PENDING_TRIGGER → PENDING_CONSTRAINT → PENDING_LAUNCH → launched``. In each
-of the first three it may also be discarded. A pending run takes up events until it is ``PENDING_LAUNCH``; later ones begin a new
-pending run. The queue has those that wait for their trigger, for their constraints, or to be started; a read of it costs what
-waits, not what there ever was.
+The only transitions are ``PENDING_TRIGGER → PENDING_CONSTRAINT → PENDING_LAUNCH → launched``; in each of the first three states
+it may also be discarded. A pending run takes in events until it is ``PENDING_LAUNCH``; later ones begin a new pending run. The
+queue has the runs that wait for their trigger, for their constraints, or to be started; reading it costs what waits.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ TRANSITIONS: Mapping[PendingState, frozenset[PendingState]] = {
 }
 OPEN = (PendingState.TRIGGER.value, PendingState.CONSTRAINT.value)
 is_open = pending_jobs.c.state.in_(sa.bindparam("open_states", OPEN, expanding=True, literal_execute=True))
-"""Written out, not bound: the partial indexes on open runs serve only a statement with the same text."""
+"""Literal, not bound: the planner uses the partial indexes on open runs only for a statement with the same text."""
 
 ERROR_LENGTH = 300
 """How many characters of an unexpected error are kept as the reason why a run waits."""
 
 WRITTEN = ("triggered_at", "expires_at", "next_check_at", "waits_for", "counted_to", "progress", "reasons", "run_id")
-"""What an evaluation may change beside the state."""
+"""What an evaluation may change besides the state."""
 WRITE = (
     sa.update(pending_jobs)
     .where(pending_jobs.c.pending_id == sa.bindparam("b_job"), pending_jobs.c.state == sa.bindparam("b_was"))
@@ -61,10 +60,10 @@ WRITE = (
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The last result of one of the constraints of a pending run, or of its trigger.
+    """The last result of a constraint of a pending run, or of its trigger.
 
     :param what: ``trigger``, or the constraint's kind.
-    :param not_before: it is not evaluated again before this moment.
+    :param not_before: it is not evaluated again before this time.
     """
 
     what: str
@@ -74,13 +73,11 @@ class Reason:
 
 
 def reasons_to_json(reasons: Iterable[Reason]) -> list[dict[str, Any]]:
-    """Return the reasons as they are stored."""
     moments = [(one, one.not_before.isoformat() if one.not_before else None) for one in reasons]
     return [{"what": one.what, "says": one.text, "met": one.met, "not_before": moment} for one, moment in moments]
 
 
 def reasons_from_json(stored: Iterable[Mapping[str, Any]]) -> tuple[Reason, ...]:
-    """Read stored reasons."""
     return tuple(
         Reason(one["what"], one["says"], one["met"], datetime.fromisoformat(one["not_before"]) if one["not_before"] else None)
         for one in stored
@@ -92,11 +89,11 @@ class PendingRun:
     """A run that may start.
 
     :param triggered_at: since when its trigger is satisfied.
-    :param expires_at: how long it may wait for its constraints.
-    :param next_check_at: when it is evaluated next; ``None`` when only an event can change it.
+    :param expires_at: until when it may wait for its constraints.
+    :param next_check_at: when it is evaluated next; ``None`` if only an event can change it.
     :param waits_for: the key of the queue that it waits in.
     :param reasons: the last results of its trigger and its constraints.
-    :param run_id: of its DAG run, once it is reserved.
+    :param run_id: of its DAG run, once reserved.
     """
 
     pending_id: str
@@ -120,9 +117,9 @@ pending_from = row_mapper(PendingRun, {"state": PendingState, "reasons": reasons
 
 
 def move(conn: sa.Connection, pending_id: str, was: PendingState, to: PendingState, **changes: Any) -> None:
-    """Write the next state of a pending run whose row the caller has locked.
+    """Write the next state of a pending run that the caller has locked.
 
-    :raises WrongTransition: the states have no such transition, or the run is in another state.
+    :raises WrongTransition: there is no such transition, or the run is in another state.
     """
     if to not in TRANSITIONS[was]:
         raise WrongTransition(pending_id, was, to)
@@ -133,11 +130,11 @@ def move(conn: sa.Connection, pending_id: str, was: PendingState, to: PendingSta
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """What became of pending runs in a round of the scheduler, or in a part of one.
+    """What happened to pending runs in a round of the scheduler, or a part of it.
 
-    :param matched: how many events were matched; ``evaluated``: how many pending runs were evaluated.
-    :param reserved: the ids of those that were reserved; ``discarded``: of those that were discarded.
-    :param launched: the ids of the DAG runs that exist now; ``waiting``: of those that could not be started.
+    :param matched: the number of matched events; ``evaluated``: of evaluated pending runs.
+    :param reserved: the ids of reserved pending runs; ``discarded``: of discarded ones.
+    :param launched: the ids of the DAG runs that now exist; ``waiting``: of those that could not be started.
     """
 
     matched: int = 0
@@ -157,11 +154,7 @@ class RoundReport:
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """The next state of a pending run whose row the caller has locked.
-
-    :param row: as it was read, with the state ``was``.
-    :param values: the columns of :data:`WRITTEN`.
-    """
+    """The next state of a pending run that the caller has locked; ``row`` is as read, ``values`` has :data:`WRITTEN`."""
 
     row: sa.Row[Any]
     was: PendingState
@@ -172,14 +165,14 @@ class PendingWrite:
     def of(
         cls, row: sa.Row[Any], *, state: PendingState | None = None, was: PendingState | None = None, **changes: Any
     ) -> PendingWrite:
-        """Return the change of a row; columns that are not named stay as they are.
+        """Return the change of a row; columns that are not named are unchanged.
 
-        :param was: the state that was written since the row was read.
-        :raises WrongTransition: the states have no such transition.
+        :param was: the state written since the row was read.
+        :raises WrongTransition: there is no such transition.
         """
         before = was or PendingState(row.state)
         after = state or before
-        # A trigger and constraints that are met at once are one write for both transitions.
+        # If trigger and constraints are met at once, one write makes both transitions.
         through = TRANSITIONS[PendingState.CONSTRAINT] if before is PendingState.TRIGGER else frozenset[PendingState]()
         if after not in TRANSITIONS[before] | through:
             raise WrongTransition(row.pending_id, before, after)
@@ -189,7 +182,7 @@ class PendingWrite:
 def write_all(conn: sa.Connection, writes: Sequence[PendingWrite]) -> None:
     """Write the next states of several pending runs in one statement.
 
-    :raises WrongTransition: one of them is in another state than when it was read.
+    :raises WrongTransition: the state of one of them has changed since it was read.
     """
     if not writes:
         return
@@ -200,11 +193,7 @@ def write_all(conn: sa.Connection, writes: Sequence[PendingWrite]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """A pending run whose row is locked.
-
-    :param schedule: as it is now; ``None`` where it was changed, or cannot be read.
-    :param problem: why it is set aside.
-    """
+    """A locked pending run with its schedule, unless that was changed or cannot be read; ``problem``: why it is set aside."""
 
     row: sa.Row[Any]
     schedule: Schedule | None = None
@@ -214,20 +203,19 @@ class Locked:
 def lock_batch(
     conn: sa.Connection, pending_ids: Sequence[str], now: datetime, definitions: Definitions, failed: Mapping[str, Exception]
 ) -> dict[str, Locked]:
-    """Lock those of these pending runs that are due, with their schedules as they are now.
+    """Lock the due ones of these pending runs, with their current schedules; runs locked by another transaction are skipped.
 
-    No change of a schedule then commits before the effect of its evaluation. What another transaction has locked is left out
-    instead of waited for.
+    No change of a schedule then commits before the effect of its evaluation.
 
-    :param failed: the errors that evaluations raised before, by pending run.
+    :param failed: the errors of earlier evaluations, by pending run.
     """
     due = (pending_jobs.c.pending_id.in_(pending_ids), is_open, pending_jobs.c.next_check_at <= now)
     in_order = (pending_jobs.c.schedule, pending_jobs.c.generation)  # as in each transaction that locks several
     rows = conn.execute(sa.select(pending_jobs).where(*due).order_by(*in_order).with_for_update(skip_locked=True)).all()
     names = sorted({row.schedule for row in rows})
     named: sa.Select[Any] = sa.select(schedules.c.name, schedules.c.generation, schedules.c.definition)
-    # A change of a schedule has locked its row and will want the pending run: so the run is left for later, and neither waits
-    # for the other.
+    # A transaction that changes a schedule has locked its row and will need the pending run: the run is left for later, which
+    # avoids a deadlock.
     shared = named.where(schedules.c.name.in_(names)).order_by(schedules.c.name).with_for_update(read=True, skip_locked=True)
     current = {row.name: row for row in conn.execute(shared)} if names else {}
     missing = [name for name in names if name not in current]
@@ -252,28 +240,26 @@ def _with_schedule(row: sa.Row[Any], current: sa.Row[Any] | None, definitions: D
 
 
 WAITING = (PendingState.TRIGGER, PendingState.CONSTRAINT, PendingState.LAUNCH)
-"""The states of the queue, in the order in which a pending run goes through them."""
+"""The states of the queue, in the order in which a pending run passes through them."""
 OLDEST_FIRST = Keyset(pending_jobs.c.created_at, pending_jobs.c.pending_id)
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedRun:
-    """A pending run, and why its last start failed, if there was one."""
+    """A pending run, and why its last start failed, if it did."""
 
     run: PendingRun
     problem: str | None = None
 
 
 class PendingQueue:
-    """Reads the queue."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def page(
         self, *, states: Collection[PendingState] = (), schedule: str | None = None, after: str | None = None, limit: int = 100
     ) -> Page[QueuedRun]:
-        """Return a part of the queue, the oldest first.
+        """Return a page of the queue, oldest first.
 
         :raises InvalidCursor: no page returned ``after``.
         """
@@ -283,7 +269,7 @@ class PendingQueue:
         return OLDEST_FIRST.page(rows, limit, lambda row: QueuedRun(pending_from(row), row.problem))
 
     def count_by_state(self) -> dict[PendingState, int]:
-        """Return how many there are in each state of the queue."""
+        """Return the number of pending runs in each state of the queue."""
         of_open = sa.select(pending_jobs.c.state, sa.func.count().label("number")).where(is_open).group_by(pending_jobs.c.state)
         reserved = sa.select(sa.literal(PendingState.LAUNCH.value), sa.func.count()).select_from(launches)
         found = {PendingState(row.state): row.number for row in self._store.all(sa.union_all(of_open, reserved))}
@@ -296,7 +282,7 @@ class PendingQueue:
 
 
 def _query(states: list[PendingState], where: list[sa.ColumnElement[bool]], limit: int) -> sa.Select[Any]:
-    """Select open ones by the index that has nothing else, and reserved ones by their launches."""
+    """Select open runs by their partial index, and reserved ones by their launches."""
     open_states = [state.value for state in states if state.value in OPEN]
     problem = sa.null().cast(sa.Text).label("problem")
     parts = []

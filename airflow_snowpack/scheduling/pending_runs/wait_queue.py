@@ -1,18 +1,17 @@
-"""The queue of runs that wait for the same: pending runs of schedules, and runs that wait at a gate inside of their DAG.
+"""The queues of runs that wait for the same wait key: pending runs of schedules, and runs at a gate inside their DAG.
 
     wake_next(conn, ["group:compaction"], now)      # a place has become free
-    fronts.enter(row, "group:compaction")           # whether to evaluate a pending run now and then, though nothing wakes it
-    elder_due(conn, row, keys, now)                 # whether another pending run is to be evaluated before it
-    gate_is_due(store, place, recheck)              # whether a run at its gate is to be evaluated
+    fronts.enter(row, "group:compaction")           # whether to evaluate a pending run periodically, even if nothing wakes it
+    elder_due(conn, row, keys, now)                 # whether another pending run must be evaluated first
+    gate_is_due(store, place, recheck)              # whether to evaluate a run at its gate
 
-An evaluation costs a question to Airflow and a transaction, for a gate even a process, and thousands may wait for one place.
-The invariant: **as many are woken as there are places, by priority and then in the order in which they came**, and a pending
-run that is the first of the queue in any case. A pending run takes no place while another one is due that came before it and
-waits for the same. Whatever leaves a queue, for whatever reason, wakes the next.
+An evaluation costs a request to Airflow and a transaction, for a gate even a process, and thousands of runs may wait for one
+place. The invariant: **as many are woken as there are places, by priority and then in order of arrival**, and the first pending
+run of the queue in any case. A pending run takes no place while an earlier one for the same key is due. Leaving wakes the next.
 
-A pending run that is woken is evaluated by any scheduler. A run at a gate is evaluated by its own task: a gate needs no
-scheduler. Because a task may die while it waits, nothing waits for a gate: one that was not seen for :data:`GONE` is not in the
-queue, and the first of the gates that are left is due again after its recheck interval.
+Any scheduler evaluates a woken pending run. A run at a gate is evaluated by its own task, without a scheduler. Because a task may
+die while it waits, nothing waits for a gate: a gate that was not seen for :data:`GONE` is not in the queue, and the first of the
+remaining gates is due again after its recheck interval.
 """
 
 from __future__ import annotations
@@ -34,24 +33,24 @@ from airflow_snowpack.store.tables.schedules import gated_runs, pending_jobs, sc
 FRONT_SIZE = 10
 """How many pending runs at the front of a queue are evaluated as often as if they waited alone."""
 FALLBACK_CHECK_INTERVAL = timedelta(minutes=5)
-"""How soon a pending run behind the front is evaluated when nothing wakes it."""
+"""How soon a pending run behind the front is evaluated if nothing wakes it."""
 WAKE_LIMIT = 20
-"""How many of a queue are woken together at most; each that leaves it wakes more."""
+"""How many runs of a queue are woken together at most; each run that leaves it wakes more."""
 QUEUE_DEPTH = 100
-"""How many of a queue are read to find those that fit the free places, as some allow fewer active runs than others."""
+"""How many runs of a queue are read to find those that fit the free places, because some allow fewer active runs than others."""
 BEAT = timedelta(seconds=30)
 """How often a run at a gate is marked as seen."""
 GONE = 5 * BEAT
-"""A run at a gate that was not seen for so long has left the queue: its task died, and its row is a remainder."""
+"""A run at a gate that was not seen for this long has left the queue: its task has died."""
 
 QueuePlace = tuple[int, datetime, str]
 IN_ORDER = (pending_jobs.c.priority.desc(), pending_jobs.c.created_at, pending_jobs.c.pending_id)
 
 
 class Fronts:
-    """The fronts of several queues, as they change while a batch of pending runs is evaluated.
+    """The fronts of several queues, updated while a batch of pending runs is evaluated.
 
-    What the transaction has not written yet is entered here, so that each run meets the queue behind those before it.
+    They include what the transaction has not written yet, so that each run is queued behind those before it.
     """
 
     def __init__(self, conn: sa.Connection) -> None:
@@ -74,7 +73,7 @@ class Fronts:
             line.sort()
 
     def enter(self, row: sa.Row[Any], key: str) -> bool:
-        """Enter a pending run in the queue; return whether fewer than :data:`FRONT_SIZE` are before it."""
+        """Enter a pending run in the queue; return whether fewer than :data:`FRONT_SIZE` are ahead of it."""
         line, place = self._known[key], _place(row)
         at = bisect_left(line, place)
         if at < QUEUE_DEPTH and (at == len(line) or line[at] != place):
@@ -82,7 +81,6 @@ class Fronts:
         return at < FRONT_SIZE
 
     def leave(self, row: sa.Row[Any], key: str) -> None:
-        """Remove the run from the queue."""
         if _place(row) in (line := self._known.get(key, [])):
             line.remove(_place(row))
 
@@ -92,10 +90,7 @@ def _place(row: sa.Row[Any]) -> QueuePlace:
 
 
 def elder_due(conn: sa.Connection, row: sa.Row[Any], keys: Collection[str], now: datetime) -> str | None:
-    """Return the wait key of a pending run that is due and before this one in a queue; ``None`` without one.
-
-    :param keys: the wait keys that its constraints count.
-    """
+    """Return the key, of those that its constraints count, of a queue with a due pending run ahead of this one, or ``None``."""
     before = sa.or_(pending_jobs.c.priority > row.priority, pending_jobs.c.created_at < row.created_at)
     query = sa.select(pending_jobs.c.waits_for).where(pending_jobs.c.waits_for.in_(sorted(keys)), is_open)
     query = query.where(pending_jobs.c.priority >= row.priority, before, pending_jobs.c.next_check_at <= now).limit(1)
@@ -106,11 +101,10 @@ def elder_due(conn: sa.Connection, row: sa.Row[Any], keys: Collection[str], now:
 def wake_next(
     conn: sa.Connection, keys: Iterable[str], now: datetime, *, ended: tuple[str, str] | None = None, skip_locked: bool = False
 ) -> None:
-    """Make those due that are next in these queues: as many as the store knows places for, and the first in any case.
+    """Make the next runs in these queues due: as many as there are places according to the store, and the first in any case.
 
-    :param ended: the DAG and the id of a run that has ended, and takes no place.
-    :param skip_locked: leave out pending runs that another transaction has locked, instead of waiting; for a transaction that
-        has locked others.
+    :param ended: the DAG and id of a run that has ended, and takes no place.
+    :param skip_locked: skip pending runs that another transaction has locked, for a transaction that has locked others.
     """
     woken = [row for key in sorted(keys) for row in _next(conn, key, now, ended)]
     _wake_pending(conn, {row.pending_id for row in woken if row.pending_id is not None}, now, skip_locked=skip_locked)
@@ -120,7 +114,7 @@ def wake_next(
 def _wake_pending(conn: sa.Connection, pending_ids: Collection[str], now: datetime, *, skip_locked: bool) -> None:
     if not pending_ids:
         return
-    # In one order in every transaction, as the subscriber locks them too.
+    # In the same order in every transaction, as the subscriber locks them too.
     in_order = (pending_jobs.c.schedule, pending_jobs.c.generation)
     late = sa.or_(pending_jobs.c.next_check_at.is_(None), pending_jobs.c.next_check_at > now)
     query = sa.select(pending_jobs.c.pending_id).where(pending_jobs.c.pending_id.in_(sorted(pending_ids)), is_open, late)
@@ -130,7 +124,7 @@ def _wake_pending(conn: sa.Connection, pending_ids: Collection[str], now: dateti
 
 
 def _wake_gates(conn: sa.Connection, places: Collection[tuple[str, str, str]], now: datetime) -> None:
-    """Never wait for a gate's row: its evaluation, which has locked it, may wait for a lock that this transaction has."""
+    """Wake gates without waiting for their rows: an evaluation that has locked one may wait for a lock of this transaction."""
     if not places:
         return
     row = sa.tuple_(*GATE_KEY)
@@ -150,11 +144,11 @@ def _next(conn: sa.Connection, key: str, now: datetime, ended: tuple[str, str] |
         gate_of = None if row.pending_id is not None else row.dag_id
         if counts_runs and gate_of not in active:
             active[gate_of] = runs_that_count(conn, key, at_gate_of=gate_of)
-        # A pool, or a load, has room for one as far as the store knows.
+        # A pool or a load has room for one, according to the store.
         counted = active.get(gate_of, frozenset()) - {ended, (row.dag_id, row.run_id)}
         has_room = _limit(row, key) - len(counted) > taken
-        taken += has_room  # also by one that is due already: it is to be evaluated before those behind it
-        first = place == 0 and gate_of is None  # the first at a gate is due now and then in any case, which costs a process
+        taken += has_room  # even if already due: it must be evaluated before those behind it
+        first = place == 0 and gate_of is None  # the first gate is due periodically anyway, which costs a process
         if (has_room or first) and (row.next_check_at is None or row.next_check_at > now):
             woken.append(row)
         if len(woken) == WAKE_LIMIT:
@@ -163,7 +157,7 @@ def _next(conn: sa.Connection, key: str, now: datetime, ended: tuple[str, str] |
 
 
 def _queue(conn: sa.Connection, key: str, now: datetime) -> list[sa.Row[Any]]:
-    """Return those that wait for the key, in order; ``pending_id`` is null for a run at a gate."""
+    """Return what waits for the key, in order; ``pending_id`` is null for a run at a gate."""
     columns = [pending_jobs.c[name] for name in ("pending_id", "schedule", "dag_id", "priority", "created_at", "next_check_at")]
     pending = (
         sa.select(*columns).where(pending_jobs.c.waits_for == key, is_open).order_by(*IN_ORDER).limit(QUEUE_DEPTH).subquery()
@@ -184,7 +178,7 @@ def _queue(conn: sa.Connection, key: str, now: datetime) -> list[sa.Row[Any]]:
 
 
 def _limit(row: sa.Row[Any], key: str) -> int:
-    """Return how many runs may be active at once for this one to be among them; one where no constraint gives a number."""
+    """Return with how many active runs this one may run; 1 if no constraint sets a limit."""
     limits = []
     for declared in row.constraints if isinstance(row.constraints, list) else ():
         one = usable_constraint(declared, row.dag_id)
@@ -194,10 +188,7 @@ def _limit(row: sa.Row[Any], key: str) -> int:
 
 
 def gate_is_due(store: Store, place: GatePlace, recheck: timedelta) -> bool:
-    """Return whether a run that waits at its gate is to be evaluated, and mark it as seen.
-
-    :param recheck: how often the first of the queue is due when nothing wakes it.
-    """
+    """Return whether to evaluate a run at its gate, and mark it as seen; the first in a queue is due at each ``recheck``."""
 
     def read(conn: sa.Connection) -> bool:
         now = store.clock()
@@ -212,19 +203,19 @@ def gate_is_due(store: Store, place: GatePlace, recheck: timedelta) -> bool:
             return True
         if now < row.evaluated_at + recheck:
             return False
-        # One that was woken, or whose moment has come, and that could not be evaluated, need not be the first of the queue.
+        # A woken or due run that could not be evaluated need not be the first of the queue.
         return row.not_before is not None or conn.execute(_ahead_at_gate(row, now)).first() is None
 
     return store.read(read)
 
 
 def _ahead_at_gate(row: sa.Row[Any], now: datetime) -> sa.Select[Any]:
-    """Select a run at a gate that is before this one, and waits for the same."""
+    """Select a run at a gate that is ahead of this one and waits for the same."""
     columns = (gated_runs.c.arrived_at, *GATE_KEY)
     came_before = sa.tuple_(*columns) < sa.tuple_(*(sa.literal(getattr(row, each.name), each.type) for each in columns))
     more_urgent = gated_runs.c.priority > row.priority
     before = sa.or_(more_urgent, sa.and_(gated_runs.c.priority == row.priority, came_before))
     same = gated_runs.c.waits_for == row.waits_for
-    if row.waits_for is None:  # it waits for an answer of Airflow's; others without a key wait for a moment
+    if row.waits_for is None:  # it waits for an answer from Airflow; others without a key wait for a time
         same = sa.and_(same, gated_runs.c.not_before.is_(None))
     return sa.select(gated_runs.c.run_id).where(same, before, *AT_GATE, gated_runs.c.seen_at > now - GONE).limit(1)

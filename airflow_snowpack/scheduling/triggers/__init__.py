@@ -1,1 +1,1 @@
-"""Triggers: what they share and how they combine, those that count events, and those of a schedule's own clock."""
+"""Triggers: their base and combinations, those that count events, and those of a schedule's clock."""

@@ -1,4 +1,4 @@
-"""The triggers that need no events: cron expressions, deadlines, periods since the last launch, and only by hand."""
+"""Triggers that need no events: cron expressions, deadlines, periods since the last launch, and by hand only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The triggers that count events: data that arrived in tables, DAG runs that ended, asset updates, and custom events."""
+"""Triggers that count events: data that arrived in tables, DAG runs that ended, asset updates, and custom events."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def parse_size(value: object) -> int:
 
 
 def parse_table(value: object) -> str:
-    """:raises ValueError: it is not text. :class:`InvalidName` when it is not the name of a table."""
+    """:raises ValueError: it is not a string; :class:`InvalidName` if it is not the name of a table."""
     if not isinstance(value, str):
         raise ValueError('it must be the name of a table, such as "analytics.page_views"')
     return TableName.parse(value, catalog="catalog").dotted
@@ -49,7 +49,7 @@ class AssetWithUri(Protocol):
 def parse_asset(value: object) -> str:
     """Return the URI of an asset as Airflow stores it.
 
-    :param value: the URI, or the asset. What the providers of some schemes add to a URI, such as a port, only an asset has.
+    :param value: the URI, or the asset, whose URI may have additions of a provider, such as a port.
     :raises ValueError: it is neither, or its scheme is reserved.
     """
     return _as_stored(parse_text(getattr(value, "uri", value)))
@@ -67,10 +67,7 @@ def _as_stored(uri: str) -> str:
 
 
 class _Counting(Leaf):
-    """Counts up to a number.
-
-    :cvar unit: what it counts, followed by the value of its first field.
-    """
+    """Counts up to a number; ``unit`` is what it counts, followed by the value of its first field."""
 
     unit: ClassVar[str]
     count: int
@@ -94,10 +91,7 @@ class _Counting(Leaf):
 
 
 class _OfTable(Leaf):
-    """Counts what is committed to one table.
-
-    :param counting: ``gains`` counts what the table has more of; ``changes`` also counts what was updated or deleted.
-    """
+    """Counts what a table gains or, counting changes, also updates and deletions."""
 
     table: str
     counting: Literal["gains", "changes"]

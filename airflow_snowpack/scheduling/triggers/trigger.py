@@ -1,9 +1,9 @@
-"""What a trigger is, how triggers combine, and the keys of the events that they count.
+"""Triggers, their combinations, and the keys of the events that they count.
 
     PartitionsAdded("analytics.page_views", 5) | BytesAdded("analytics.page_views", "100GB") | Every("4h")
 
-A trigger is evaluated from the time and the summed-up events of its leaves since its schedule last launched. The invariant: a
-judgement that time alone can change names the time at which it may.
+A trigger is evaluated from the time and the sums of its leaves' events since its schedule last launched. The invariant: a
+judgement that time alone can change names the time at which it may change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_snowpack.scheduling.kinds import Kinds
 
 TABLES, CLOCKS = "table:", "clock:"
 ALL_CHANGES = ":changes"
-"""Ends the key of a table's changes; the rest is the key of its arrivals."""
+"""The suffix of the key of a table's changes; the rest is the key of its arrivals."""
 
 
 def table_key(table: TableName) -> str:
@@ -49,7 +49,7 @@ def custom_key(name: str) -> str:
 
 
 def clock_key(schedule: str, number: int) -> str:
-    """Return the key of a schedule's own ticks, for the leaf of this number."""
+    """Return the key of a schedule's ticks for the leaf of this number."""
     return f"{CLOCKS}{schedule}:{number}"
 
 
@@ -66,12 +66,12 @@ class SourceName(NamedTuple):
         return table_key(TableName.parse(self.name, catalog=catalog)) if self.kind == "table" else f"{self.kind}:{self.name}"
 
 
-class Progress(NamedTuple):  # which costs a tenth of a dataclass when a DAG file is parsed
+class Progress(NamedTuple):  # costs a tenth of a dataclass when a DAG file is parsed
     """The events of a leaf since its schedule last launched.
 
     :param amount: in the leaf's measure.
-    :param first_at: when the first of them happened, and ``last_at`` the last; ``None`` without events.
-    :param reached_at: when there was enough for the first time, if that is known.
+    :param first_at: when the first of them happened; ``last_at``: the last. ``None`` without events.
+    :param reached_at: when there was first enough, if known.
     """
 
     amount: int = 0
@@ -87,9 +87,9 @@ class Judgement(NamedTuple):
     :param next_at: when time alone may change it; ``None`` for never.
     :param parts: the judgements of its children.
     :param word: ``and`` or ``or``, which joins its parts.
-    :param have: how much there is of what is counted, and ``want``: how much there must be; ``None`` where nothing is.
-    :param since: the moment that satisfied it: of the event that completed it, of a tick, or at which a time was over.
-    :param problem: why no event can satisfy it as things are, where its sources are known; ``None`` when nothing is wrong.
+    :param have: the counted amount; ``want``: the required amount. ``None`` if nothing is counted.
+    :param since: when it was satisfied: by the event that completed it, a tick, or the end of a period.
+    :param problem: why no event can currently satisfy it, if its sources are known; ``None`` for no problem.
     """
 
     satisfied: bool
@@ -109,10 +109,7 @@ class Judgement(NamedTuple):
 
 
 class Trigger(Declared):
-    """A rule for when a run is wanted.
-
-    :cvar needs_all: it cannot be satisfied when one of its children cannot be.
-    """
+    """A rule for when a run is wanted; if it ``needs_all``, it cannot be satisfied while one of its children cannot be."""
 
     needs_all: ClassVar[bool] = True
 
@@ -161,7 +158,7 @@ class Trigger(Declared):
         raise ValueError('it must be a cron, such as {cron: "0 7 * * 1-5"}; for a period, use `any_of` with `every`')
 
     def at_latest(self, by: Trigger) -> AtLatest:
-        """Return a trigger that waits for this one, until the next time of a cron expression at the latest.
+        """Return a trigger that waits for this one, but at the latest until the next time of a cron expression.
 
         :param by: the deadlines, such as ``Cron("0 7 * * 1-5")``. Any launch moves the deadline to the next period.
         """
@@ -175,26 +172,23 @@ class Trigger(Declared):
 
 
 class Leaf(Trigger):
-    """A trigger that counts events of one key.
-
-    :cvar measure: which of an event's amounts counts; ``events`` counts the events themselves.
-    """
+    """A trigger that counts events of one key, or the amount of a ``measure`` in them."""
 
     measure: ClassVar[str] = "events"
 
     @property
     def wanted(self) -> int:
-        """How much satisfies it, in its measure."""
+        """The amount that satisfies it, in its measure."""
         return 1
 
     @property
     def source(self) -> SourceName | None:
-        """The table, DAG, asset or other source whose events it counts, if it counts those of one."""
+        """The table, DAG, asset or other source whose events it counts, if any."""
         return None
 
     @property
     def clock(self) -> Clock | None:
-        """The clock whose ticks it counts, if it counts those of its schedule's own clock."""
+        """Its schedule's clock whose ticks it counts, if any."""
         return None
 
     def event_key(self, catalog: str, schedule: str, number: int) -> str:
@@ -209,14 +203,14 @@ class Leaf(Trigger):
             yield self
 
     def _since(self, known: Progress) -> datetime | None:
-        """Since when there is enough of it, if there is."""
+        """Return since when there is enough of it, if there is."""
         return (known.reached_at or known.last_at) if known.amount >= self.wanted else None
 
 
 class Clock(Leaf):
-    """A leaf that counts the ticks of its schedule's own clock.
+    """A leaf that counts the ticks of its schedule's clock.
 
-    :cvar fixed: its ticks have fixed times, each of which comes once; otherwise the next one is counted from the last launch.
+    :cvar fixed: its ticks have fixed times, each once; otherwise the next one is counted from the last launch.
     :cvar restarts: a launch of its schedule moves it to the next tick.
     """
 
@@ -229,11 +223,11 @@ class Clock(Leaf):
 
     @property
     def is_deadline(self) -> bool:
-        """Whether it ticks once in each period of the calendar without a launch."""
+        """Whether it ticks once in each calendar period without a launch."""
         return self.fixed and self.restarts
 
     def next_after(self, moment: datetime) -> datetime:
-        """Return when it ticks next after a moment: of the calendar, or of the last launch."""
+        """Return its next tick after a time: of the calendar, or of the last launch."""
         raise NotImplementedError
 
     def event_key(self, catalog: str, schedule: str, number: int) -> str:
@@ -241,7 +235,7 @@ class Clock(Leaf):
 
 
 def parse_trigger(value: object) -> Trigger:
-    """Return a trigger as it is, or read it from its JSON; :class:`InvalidSchedule` names the field that is not valid."""
+    """Return a trigger unchanged, or read it from JSON; :class:`InvalidSchedule` names the invalid field."""
     return TRIGGERS.parse(value)
 
 
@@ -255,8 +249,7 @@ def _parse_deadline(value: object) -> Trigger:
 class Since(Trigger):
     """A period has passed since what another trigger waits for has happened.
 
-    :param of: ``last`` restarts the period with each event, so that a burst of arrivals can end first; ``first`` does not, so
-        that the wait is limited.
+    :param of: ``last`` restarts the period with each event, so that a burst of arrivals can end first; ``first`` limits the wait.
     """
 
     kind: ClassVar[str] = "since"
@@ -319,8 +312,8 @@ class AtLatest(Trigger):
 class Composite(Trigger):
     """Several triggers as one.
 
-    :cvar word: what joins their texts.
-    :cvar enough: whether it is satisfied, from whether its triggers are, and ``since``: the moment, from those of its triggers.
+    :cvar word: joins their texts.
+    :cvar enough: returns whether it is satisfied from whether its triggers are; ``since``: the time from theirs.
     """
 
     word: ClassVar[str]
@@ -341,7 +334,7 @@ class Composite(Trigger):
 
     @classmethod
     def joined(cls, *triggers: Trigger) -> Self:
-        """Return one of this kind; the triggers of those of the same kind become its own."""
+        """Return one trigger of this kind, with the triggers of those of the same kind as its own."""
         return cls(*(inner for trigger in triggers for inner in (trigger.triggers if isinstance(trigger, cls) else (trigger,))))
 
     @classmethod
