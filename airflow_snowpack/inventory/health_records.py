@@ -6,8 +6,8 @@
     records.get(tables)                                              # thousands of tables in few statements
 
 The invariant: a table has one record, with the newest health that was read or the reason why it could not be read. Older health
-never replaces newer health. The history has a row for each stored health; of days more than :data:`THIN_AFTER` ago, only the last
-row stays.
+never replaces newer health. The history has a row for each stored health, and only the last of each day before
+:data:`THIN_AFTER`.
 """
 
 from __future__ import annotations
@@ -147,10 +147,7 @@ class HealthRecords:
         self._write(table, health.metadata_location, health.read_at, record, history=_numbers(health, points))
 
     def unreadable(self, table: TableName, metadata_location: str, reason: str) -> None:
-        """Store why a table cannot be read.
-
-        :param metadata_location: its metadata file; empty if the table could not be loaded.
-        """
+        """Store why a table cannot be read; ``metadata_location`` is empty if the table could not be loaded."""
         record = {"score": None, "problem": storable_error(reason), "format": None, "document": None}
         self._write(table, metadata_location, self._store.clock(), record)
 

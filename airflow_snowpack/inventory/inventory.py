@@ -7,8 +7,7 @@
 
 The invariant: a listing replaces the previous one in one transaction, and only if it was read to its end: a failure is an error,
 never a shorter list. If the catalog does not answer, the tables stay and :attr:`InventoryState.problem` has the reason. Tables
-that this package cannot name (with a space, for example) and namespaces that the catalog refuses to list are logged and reported
-as left out.
+that this package cannot name (with a space, for example) and namespaces that the catalog refuses to list are logged and reported.
 """
 
 from __future__ import annotations
@@ -109,10 +108,7 @@ class Inventory:
         return f"{self.catalog_name}@{self.catalog_id}" if self.catalog_id else self.catalog_name
 
     def table(self, database: str, table: str) -> TableName:
-        """Return the name of a table of this catalog.
-
-        :raises InvalidTableName: it is not a valid name.
-        """
+        """:raises InvalidTableName: it is not a valid name."""
         return TableName(self.catalog_name, database, table, self.catalog_id)
 
     def catalog(self) -> Catalog:

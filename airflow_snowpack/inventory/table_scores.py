@@ -91,10 +91,7 @@ class TableScore:
 
 @dataclass(frozen=True, slots=True)
 class ScoreCounts:
-    """The number of tables of a catalog by condition.
-
-    :param oldest_read_at: when the oldest stored health was read; ``None`` if there is none.
-    """
+    """The number of tables of a catalog by condition, and when the oldest stored health was read."""
 
     by_condition: dict[Condition, int]
     oldest_read_at: datetime | None = None
@@ -156,10 +153,7 @@ class TableScores:
         return Page(shown, shown[-1].place(by_name=by_name) if len(rows) > limit else None)
 
     def counts(self) -> ScoreCounts:
-        """Count the tables by condition, in one statement.
-
-        If the catalog was never listed, a second statement counts the tables with stored health.
-        """
+        """Count the tables by condition in one statement; if the catalog was never listed, those with health in a second."""
         counts = self._count(self._scored())
         if any(counts.by_condition.values()):
             return counts

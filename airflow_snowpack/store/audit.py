@@ -6,8 +6,7 @@
 
     AuditTrail(store).of(job_id)
 
-The invariant: every change that an actor requests has an entry. Changes by Airflow's tasks and by the installation itself have no
-actor and no entry.
+The invariant: every change that an actor requests has an entry. Changes by tasks and the installation have no actor and no entry.
 """
 
 from __future__ import annotations

@@ -70,10 +70,7 @@ def insert(table: sa.Table) -> postgresql.Insert:
 
 
 def upsert(table: sa.Table, changed: Iterable[str], *, where: sa.ColumnElement[bool] | None = None) -> postgresql.Insert:
-    """Return an ``INSERT`` that updates these columns if the primary key already exists.
-
-    :param where: update only if this holds for the existing row.
-    """
+    """Return an ``INSERT`` that updates these columns if the primary key exists and ``where`` holds for that row."""
     new = insert(table)
     replaced: dict[str, Any] = {name: new.excluded[name] for name in changed}
     return new.on_conflict_do_update(index_elements=list(table.primary_key), set_=replaced, where=where)

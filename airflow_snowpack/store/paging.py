@@ -33,10 +33,7 @@ MAX_CURSOR_LENGTH = 400
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """One page of a list.
-
-    :param next: the cursor of the next page; ``None`` for the last page.
-    """
+    """One page of a list; ``next`` is the cursor of the next page, ``None`` for the last one."""
 
     items: tuple[T, ...]
     next: str | None
@@ -54,10 +51,7 @@ class Keyset:
         self._descending = descending
 
     def order(self, source: sa.FromClause | None = None) -> list[sa.UnaryExpression[Any]]:
-        """Return the ``ORDER BY`` terms.
-
-        :param source: a subquery with these columns; ``None`` for the table itself.
-        """
+        """Return the ``ORDER BY`` terms, for the table or a subquery with these columns."""
         columns = [column if source is None else source.c[column.name] for column in self.columns]
         return [column.desc() if self._descending else column.asc() for column in columns]
 
@@ -79,19 +73,13 @@ class Keyset:
         return here >= there if self._descending else here <= there
 
     def page(self, rows: Sequence[Any], limit: int, value_of: Callable[[Any], T]) -> Page[T]:
-        """Return the first ``limit`` of these rows as a page.
-
-        :param rows: in order; more than ``limit`` if there is a next page.
-        """
+        """Return the first ``limit`` of these ordered rows as a page; more rows show that there is a next page."""
         shown = rows[:limit]
         more = len(rows) > limit > 0
         return Page(tuple(value_of(row) for row in shown), self.cursor_of(shown[-1]) if more else None)
 
     def cursor_of(self, row: Any) -> str:
-        """Return the cursor for the rows after this one.
-
-        :param row: a row, or any object with the columns as attributes.
-        """
+        """Return the cursor for the rows after this one, or any object with the columns as attributes."""
         return self.cursor(*(getattr(row, column.name) for column in self.columns))
 
     @staticmethod
@@ -101,10 +89,7 @@ class Keyset:
         return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
 
     def place_of(self, cursor: str) -> Place:
-        """Return the values of a cursor.
-
-        :raises InvalidCursor: no page returned it.
-        """
+        """:raises InvalidCursor: no page returned the cursor."""
         if len(cursor) > MAX_CURSOR_LENGTH:
             raise InvalidCursor(cursor)
         try:

@@ -102,10 +102,7 @@ def is_behind_pooler(connection: Any) -> bool:
 
 
 def check_transactions(connection: Any) -> None:
-    """Check that the pooler allows transactions of more than one statement.
-
-    :raises PoolerRefusesTransactions: it does not (``pool_mode = statement``).
-    """
+    """:raises PoolerRefusesTransactions: the pooler splits transactions (``pool_mode = statement``)."""
     try:
         connection.execute("BEGIN")
         connection.execute("ROLLBACK")

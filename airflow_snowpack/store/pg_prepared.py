@@ -65,8 +65,7 @@ class PgPrepared:
     def first(self, conn: sa.Connection, values: Mapping[str, Any]) -> Any | None:
         """Return the row as a named tuple, or ``None``.
 
-        :param values: by name of the bind parameter, or of the column in an INSERT without explicit values; other names are
-            ignored.
+        :param values: by name of the bind parameter, or of the column in an INSERT without values; other names are ignored.
         :raises DBAPIError: as SQLAlchemy raises it.
         """
         found = self._run(conn, values)

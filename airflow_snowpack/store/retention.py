@@ -141,10 +141,7 @@ def prune_batch(
     dry_run: bool = False,
     limit: int = BATCH_SIZE,
 ) -> Batch:
-    """Delete the old, unneeded rows among the ``limit`` oldest of a kind after a place.
-
-    :param after: where the previous batch ended.
-    """
+    """Delete the old, unneeded rows among the ``limit`` oldest of a kind after the place where the previous batch ended."""
     rows = store.all(_oldest(kind, after, limit), {BEFORE.key: before})
     old = [row for row in rows if row.age < before]
     place = _values(old[-1], "order", kind.order) if len(old) == limit else None

@@ -36,11 +36,7 @@ SQLITE_BYTES = sa.text("SELECT c.page_count * s.page_size FROM pragma_page_count
 
 @dataclass(frozen=True, slots=True)
 class StoreSize:
-    """Estimates at one moment.
-
-    :param rows: by table.
-    :param bytes: of all tables and their indexes.
-    """
+    """Estimated rows by table, and bytes of all tables and their indexes."""
 
     rows: Mapping[str, int]
     bytes: int

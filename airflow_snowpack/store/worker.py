@@ -89,10 +89,7 @@ class Worker:
         self._thread.start()
 
     def stop(self, wait: timedelta = timedelta(0)) -> None:
-        """Start no further round.
-
-        :param wait: how long to wait for the current one.
-        """
+        """Start no further round, and wait this long for the current one."""
         self._stopped.set()
         self._thread.join(wait.total_seconds())
 

@@ -68,10 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def open_installation(settings: Settings, environment: Environment) -> Installation:
-    """Open the store.
-
-    :raises SnowpackError: the connection is missing or invalid, the store does not answer, or its schema does not fit.
-    """
+    """:raises SnowpackError: the store's connection is missing or invalid, it does not answer, or its schema does not fit."""
     from airflow_snowpack.installation import Installation
     from airflow_snowpack.store import open_store
 

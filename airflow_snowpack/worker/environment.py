@@ -4,8 +4,7 @@
     AIRFLOW_CONN_SNOWPACK_STORE=postgres://snowpack:secret@db/snowpack
 
 One secret or ConfigMap therefore serves both Airflow and its workers. Both can also come from a file in the format of
-``airflow.cfg``, with the sections ``[snowpack]`` and ``[connections]`` (which only this worker reads). The environment overrides
-the file.
+``airflow.cfg``, with the sections ``[snowpack]`` and ``[connections]`` (read only here). The environment overrides the file.
 
 Settings are expanded as in Airflow: ``%%`` and ``%(option)s`` in the file, ``$VARIABLE`` and ``~`` in both. Connections are not
 expanded, because passwords and URIs contain these characters.

@@ -32,10 +32,7 @@ log = logging.getLogger(__name__)
 
 
 def check_poll(poll: timedelta) -> timedelta:
-    """Return the period unchanged.
-
-    :raises ValueError: it is zero, with which the worker would poll an empty queue without a pause.
-    """
+    """:raises ValueError: it is zero, with which a worker would poll an empty queue without a pause."""
     if not poll:
         raise ValueError("must be longer than zero, such as 5s")
     return poll
@@ -72,8 +69,7 @@ def run_worker(
 ) -> None:
     """Run jobs until SIGTERM or SIGINT. Call it in the main thread.
 
-    A signal fails the running job, unlocks its table and ends the process with 1 within about two seconds; between two jobs this
-    function returns.
+    A signal fails the running job, unlocks its table and ends the process with 1 in about two seconds; between jobs it returns.
 
     :param spark: runs the jobs of its catalog; jobs of other catalogs are left to other workers.
     :param name: the worker's name in its claims; ``None`` for host and process id.
@@ -106,8 +102,7 @@ def run_worker(
 def engines(installation: Installation, spark: Spark) -> Callable[[], Engine]:
     """Return a function that makes an engine for each job.
 
-    Each job connects to the catalog again, because tokens expire and addresses change. The previous connection is closed first,
-    so a worker has at most one.
+    Each job connects to the catalog again, because tokens expire and addresses change. The previous connection is closed first.
 
     :raises SparkUnavailable, CatalogUnreachable: this machine cannot run jobs.
     """

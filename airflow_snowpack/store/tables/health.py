@@ -23,8 +23,7 @@ table_health = sa.Table(
     sa.Index("ix_table_health_catalog_score", "catalog", "score", "table_key"),
 )
 """``table_key`` is the table's lock key, ``catalog`` its ``catalog_id``, or its name if it has no id. A table that could not be
-read has a ``problem`` and neither score nor document.
-"""
+read has a ``problem`` and neither score nor document."""
 
 table_health_history = sa.Table(
     "table_health_history",

@@ -36,8 +36,7 @@ image_builds = sa.Table(
 )
 """One row for each image, by the SHA-256 of what decides its content. The lease belongs to the process that builds it.
 
-``build_args`` has the names alone. ``finished_at`` is the end of the latest attempt; ``used_at``, which retention reads, is
-updated at most once a day.
+``build_args`` has the names alone. ``finished_at`` is the end of the latest attempt; ``used_at`` moves at most daily.
 """
 
 image_waits = sa.Table(

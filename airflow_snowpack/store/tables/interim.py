@@ -25,8 +25,7 @@ interim_runs = sa.Table(
     postgresql_with=BUSY,
 )
 """``check_at`` is null while only tables without an expiry are left; ``looks`` counts checks that changed nothing, and
-``touches`` counts writes about the run, so that a collector detects any since its check.
-"""
+``touches`` counts writes about the run, so that a collector detects any since its check."""
 
 partial_index("ix_interim_runs_check_at", interim_runs.c.check_at, where=interim_runs.c.check_at.is_not(None))
 
@@ -74,8 +73,7 @@ interim_tables = sa.Table(
     postgresql_with={"fillfactor": 80},
 )
 """The lease belongs to the writer while the table is written, and to a collector while it is dropped. ``table_name`` is unique
-across catalogs, because it ends in a part of the table's id.
-"""
+across catalogs, because it ends in a part of the table's id."""
 
 dropping = interim_tables.c.state == sa.literal_column("'dropping'")
 partial_index("ix_interim_tables_dropping", interim_tables.c.visible_at, where=dropping)
@@ -90,8 +88,7 @@ interim_pins = sa.Table(
     sa.Index("ix_interim_pins_run_key_task_id", "run_key", "task_id"),
 )
 """A consumer, with all its map indexes, that may still read the table. ``asked_by`` is the pass of a collector that read
-otherwise and reads Airflow again; a consumer that starts to need the table meanwhile clears it.
-"""
+otherwise and reads Airflow again; a consumer that starts to need the table meanwhile clears it."""
 
 interim_refs = sa.Table(
     "interim_refs",

@@ -1,8 +1,7 @@
 """The tables of jobs, of their queue, locks and history, and of the inventory.
 
 Frequent writes change no indexed column: a heartbeat moves only ``visible_at`` and ``expires_at``, and a claim or a completion
-leaves every indexed column of ``jobs`` unchanged. They therefore stay HOT updates on Postgres, for which the pages keep room
-(``fillfactor``).
+leaves every indexed column of ``jobs`` unchanged. They stay HOT updates on Postgres, with room in the pages (``fillfactor``).
 """
 
 from __future__ import annotations

@@ -42,9 +42,7 @@ operation_tables = sa.Table(
     sa.Column("at", UtcDateTime, nullable=False),
     sa.Index("ix_operation_tables_name_role_at", "name", "role", "at"),
 )
-"""``name`` is a table's name with its catalog, or a dataset's url; ``at`` is the operation's, so that one index returns the
-newest.
-"""
+"""``name`` is a table's name with its catalog, or a dataset's url; ``at`` is the operation's, so one index has the newest."""
 
 operation_edges = sa.Table(
     "operation_edges",
