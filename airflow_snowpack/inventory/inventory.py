@@ -147,7 +147,7 @@ class Inventory:
 
         :raises CatalogUnreachable: as :meth:`refresh`.
         """
-        if not self._store.transact(lambda conn: self._take_turn(conn, age)):
+        if not self._store.transact(lambda conn: self._claim_refresh(conn, age)):
             return False
         self.refresh()
         return True
@@ -235,7 +235,7 @@ class Inventory:
 
         self._store.transact(write)
 
-    def _take_turn(self, conn: sa.Connection, age: timedelta) -> bool:
+    def _claim_refresh(self, conn: sa.Connection, age: timedelta) -> bool:
         """Return whether a refresh is due and this process is the first to start it."""
         now, tried_at = self._store.clock(), inventory_refreshes.c.tried_at
         failed = sa.or_(inventory_refreshes.c.problem.is_not(None), inventory_refreshes.c.refreshed_at.is_(None))

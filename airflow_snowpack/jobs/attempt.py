@@ -68,12 +68,12 @@ class Attempt:
         self._continue_on_error = continue_on_error
         self._lease = keep_claim(jobs, claim, on_lost=self._lose, sign=sign, watch=self._watch)
         self._limit = limit
-        self._limited: str | None = None  # why the work was stopped early
+        self._limit_reason: str | None = None  # why the work was stopped early
         self._results: list[ActionResult] = []
         self._stop = threading.Event()  # start nothing more
-        self._work_left = threading.Event()  # no action is running
-        self._left_work = claim.job.spark_server is not None  # on a Spark server, by this attempt or those before it
-        self._works_on: str | None = None  # the server that continues this attempt's work without it
+        self._idle = threading.Event()  # no action is running
+        self._has_orphans = claim.job.spark_server is not None  # on a Spark server, by this attempt or those before it
+        self._orphan_server: str | None = None  # the server that continues this attempt's work without it
         self._used_server = False  # an action of this attempt was not skipped, or did not return
         self._problem = Recurring(log)
         self._finished = False
@@ -96,8 +96,8 @@ class Attempt:
                     error = self._end_orphans() or self._run_actions()
                 finally:
                     self._end_own_work()
-                    self._work_left.set()
-                if self._abandoned is None and (self._limited is not None or not self._stop.is_set()):
+                    self._idle.set()
+                if self._abandoned is None and (self._limit_reason is not None or not self._stop.is_set()):
                     self._finished = self._finish(error)
         except LeaseRanOut:
             raise  # this attempt may no longer write: the job is left to its successor
@@ -109,7 +109,7 @@ class Attempt:
         if self._abandoned is not None:
             self._await_abandon()
         elif not self._finished:
-            self._leave_unless_ended()
+            self._raise_unless_ended()
         return self._jobs.get(self._claim.job.job_id)
 
     def abandon(self, reason: str) -> bool:
@@ -138,8 +138,8 @@ class Attempt:
     def _abandon(self) -> None:
         try:
             self._stop_work()
-            self._work_left.wait(INTERRUPT_GRACE_S)
-            left = self._left_work
+            self._idle.wait(INTERRUPT_GRACE_S)
+            left = self._has_orphans
             if not self._jobs.finish(self._claim, JobStatus.FAILED, self._results, error=self._abandoned, left_work=left):
                 # Already cancelled: no other process releases the lock for this attempt.
                 self._jobs.release_lock(self._claim, left_work=left)
@@ -155,23 +155,23 @@ class Attempt:
 
     def _lose(self) -> None:
         """Stop the work because the fence has moved; if no action is running, our terminal write may have moved it."""
-        if self._work_left.is_set():
+        if self._idle.is_set():
             self._stop.set()
         else:
             self._stop_work()
 
     def _watch(self) -> None:
         """Stop the work at its limit, keeping the lease so that this attempt can end the job."""
-        if self._limit is None or self._limited is not None or self._work_left.is_set():
+        if self._limit is None or self._limit_reason is not None or self._idle.is_set():
             return
         running = self._engine.gb_hours
         used = None if running is None else running + sum(result.gb_hours or 0.0 for result in self._results)
         if (reason := self._limit(self._claim.job, used)) is not None:
             log.warning("job_stopped: job %s: %s", self._claim.job.job_id, reason)
-            self._limited = reason
+            self._limit_reason = reason
             self._stop_work()
 
-    def _may_go_on(self) -> bool:
+    def _may_continue(self) -> bool:
         """Renew or check the lease, and check the limit; return ``False`` if nothing more may start."""
         if self._stop.is_set() or not self._lease.step():
             self._stop.set()
@@ -181,33 +181,33 @@ class Attempt:
         """End what earlier attempts left running on a Spark server, and record this attempt's server; return any error."""
         job, server = self._claim.job, self._engine.server
         give_up_at = time.monotonic() + ORPHAN_LIMIT_S
-        while self._left_work:
-            if not self._may_go_on():
+        while self._has_orphans:
+            if not self._may_continue():
                 return None
             try:
                 self._jobs.end_work(job, range(1, self._claim.attempt))
-                self._left_work = False
+                self._has_orphans = False
             except SnowpackError as problem:
                 if time.monotonic() >= give_up_at:
                     return f"{type(problem).__name__}: {problem}"
                 self._problem.failed(problem, "orphan_still_running: job %s waits for its earlier attempts", job.job_id)
                 self._stop.wait(self._jobs.policy.fence_check.total_seconds())
         if server == job.spark_server or self._outlasting_outages(lambda: self._jobs.note_server(self._claim, server)):
-            self._works_on, self._left_work = server, server is not None
+            self._orphan_server, self._has_orphans = server, server is not None
         else:
             self._stop.set()
         return None
 
     def _end_own_work(self) -> None:
         """End what this attempt left running on a Spark server, where work may continue after a lost connection."""
-        if self._works_on is None:
+        if self._orphan_server is None:
             return
         if not self._used_server:
-            self._left_work = False  # skipped actions open no session there, so the server need not be up
+            self._has_orphans = False  # skipped actions open no session there, so the server need not be up
             return
         try:
-            self._jobs.end_work(replace(self._claim.job, spark_server=self._works_on), [self._claim.attempt])
-            self._left_work = False
+            self._jobs.end_work(replace(self._claim.job, spark_server=self._orphan_server), [self._claim.attempt])
+            self._has_orphans = False
         except SnowpackError as problem:
             log.warning("work_left_running: job %s keeps its table locked: %s", self._claim.job.job_id, problem)
 
@@ -216,7 +216,7 @@ class Attempt:
         error: str | None = None
         actions = self._claim.job.actions
         for place, action in enumerate(actions):
-            if not self._may_go_on():
+            if not self._may_continue():
                 return error
             result = self._run_action(action)
             self._results.append(result)
@@ -254,11 +254,11 @@ class Attempt:
 
     def _finish(self, error: str | None) -> bool:
         """Make the terminal write, repeating it while the store does not answer until the lease expires."""
-        status, left = JobStatus.COMPLETED if error is None else JobStatus.FAILED, self._left_work
+        status, left = JobStatus.COMPLETED if error is None else JobStatus.FAILED, self._has_orphans
         all_ran = error is not None or len(self._results) == len(self._claim.job.actions)
         interrupted = any(result.outcome is ActionOutcome.INTERRUPTED for result in self._results)
-        if self._limited is not None and (interrupted or not all_ran):
-            status, error = JobStatus.CANCELLED, self._limited
+        if self._limit_reason is not None and (interrupted or not all_ran):
+            status, error = JobStatus.CANCELLED, self._limit_reason
 
         def finish() -> bool:
             return self._jobs.finish(self._claim, status, self._results, error, left_work=left)
@@ -286,11 +286,11 @@ class Attempt:
             return False
         return job.status.is_terminal and job.attempt_id == self._claim.attempt_id
 
-    def _leave_unless_ended(self) -> None:
+    def _raise_unless_ended(self) -> None:
         try:
             with self._lease.within_lease():
                 if not self._has_ended():
-                    self._leave()
+                    self._raise_stale()
         except StoreError as away:
             if self._lease.ran_out:
                 raise self._lease_ran_out() from away
@@ -301,13 +301,13 @@ class Attempt:
         assert self._lease.lease_until is not None, "the lease of a claim has an end"
         return LeaseRanOut(self._claim.job.job_id, self._claim.attempt_id, datetime.fromtimestamp(self._lease.lease_until, UTC))
 
-    def _leave(self) -> None:
+    def _raise_stale(self) -> None:
         """Unlock the table if the job was cancelled, and change nothing else: the fence has moved."""
         job_id, attempt_id = self._claim.job.job_id, self._claim.attempt_id
         if self._jobs.holds(self._claim):
             raise self._lease_ran_out()
         log.warning("writeback_stale_attempt: job %s, attempt %s leaves its results unwritten", job_id, attempt_id)
-        self._jobs.release_lock(self._claim, left_work=self._left_work)
+        self._jobs.release_lock(self._claim, left_work=self._has_orphans)
         self._jobs.flush()
         try:
             status = self._jobs.get(job_id).status

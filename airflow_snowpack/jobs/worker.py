@@ -125,14 +125,14 @@ class JobWorker:
         self._make_engine = make_engine
         self._worker_id = worker_id
         self._catalog_id = catalog_id
-        self._left: dict[str, int] = {}
-        self._count_left_at = EVER
+        self._waiting_elsewhere: dict[str, int] = {}
+        self._count_elsewhere_at = EVER
         self._poll = poll
         self._continue_on_error = continue_on_error
         self._sign = sign or SignOfLife(jobs.store, Role.WORKER, worker_id)
         self._engine: Engine | None = None  # made, but not used yet
         self._attempt: Attempt | None = None
-        self._leaving = False
+        self._stopping = False
         self._guard = threading.Lock()  # makes a claim and its attempt one step for the shutdown watcher
 
     def run_once(self, limit: Limit | None = None) -> JobStatus | None:
@@ -170,7 +170,7 @@ class JobWorker:
                 nonlocal left
                 busy = self.run_once() is not None
                 if not busy:
-                    self._report_left()
+                    self._report_elsewhere()
                 elif left is not None:
                     left -= 1
                 if left == 0 or (until_idle and not busy):
@@ -189,14 +189,14 @@ class JobWorker:
     def abandon(self, reason: str) -> bool:
         """Fail the running job and claim no other; called in another thread. Return whether a job was running."""
         with self._guard:
-            self._leaving = True
+            self._stopping = True
             attempt = self._attempt
         return attempt is not None and attempt.abandon(reason)
 
     def _next_attempt(self, limit: Limit | None) -> Attempt | None:
         self._engine = self._engine or self._make_engine()
         with self._claiming(), self._guard:
-            claim = None if self._leaving else self._claim()
+            claim = None if self._stopping else self._claim()
             if claim is None:
                 return None
             goes_on, sign = self._continue_on_error, self._sign
@@ -216,14 +216,14 @@ class JobWorker:
             return self._claim_next()
         return self._jobs.claim(self._worker_id, catalog_id=self._catalog_id)
 
-    def _report_left(self) -> None:
+    def _report_elsewhere(self) -> None:
         """Log how many jobs wait for workers of other catalogs, if that has changed."""
         now = self._jobs.store.clock()
-        if now < self._count_left_at:
+        if now < self._count_elsewhere_at:
             return
-        self._count_left_at = now + LEFT_CHECK_INTERVAL
-        before, self._left = self._left, self._jobs.waiting_elsewhere(self._catalog_id)
-        for catalog_id, number in self._left.items():
+        self._count_elsewhere_at = now + LEFT_CHECK_INTERVAL
+        before, self._waiting_elsewhere = self._waiting_elsewhere, self._jobs.waiting_elsewhere(self._catalog_id)
+        for catalog_id, number in self._waiting_elsewhere.items():
             if before.get(catalog_id) != number:
                 log.warning(
                     "jobs_left: %d waiting %s to catalog %s, and this worker reaches catalog %s. Start a worker with the catalog "

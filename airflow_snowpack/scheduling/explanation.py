@@ -236,7 +236,7 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
     waiting, launching = _current(conn, stored)
     ended, ticks = _ended(conn, names), _next_ticks(conn, names)
     at_gates = waiting_at_gates(conn, [one.dag_id for one in stored])
-    problems, read_at = _on_record(conn, stored, catalog)
+    problems, read_at = _read_sources(conn, stored, catalog)
     seen_at, polled_at = last_seen(conn, Role.SCHEDULER), last_seen(conn, Role.POLLER)
     keys = {row.waits_for for row in waiting.values() if row.waits_for is not None}
     holders = {key: tuple(sorted(runs_that_count(conn, key))) for key in sorted(keys)}
@@ -276,7 +276,7 @@ def _judged(conn: sa.Connection, one: StoredSchedule, row: sa.Row[Any] | None, n
     return one.read.trigger.evaluate({} if row is None else count_events(conn, row, one.read).progress, now)
 
 
-def _on_record(
+def _read_sources(
     conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
 ) -> tuple[dict[str, SourceProblem], dict[str, datetime]]:
     """Return the problems of the sources of enabled schedules, and when each table was last read, by key."""

@@ -37,7 +37,7 @@ class StartPermission:
         """Require that the actor may start these DAGs; call it in :meth:`transact`."""
         for dag_id in dag_ids:
             if self._may_start is not None and dag_id not in self._allowed:
-                raise _Unanswered(dag_id)
+                raise _PermissionUnknown(dag_id)
 
     def transact(self, store: Store, work: Callable[[sa.Connection], T]) -> T:
         """Run a transaction that may require permissions.
@@ -47,14 +47,14 @@ class StartPermission:
         while True:
             try:
                 return store.transact(work)
-            except _Unanswered as unanswered:
+            except _PermissionUnknown as unanswered:
                 dag_id = unanswered.dag_id
             if self._may_start is None or not self._may_start(dag_id):
                 raise DagNotAllowed("An unknown user" if self._actor is None else self._actor.name, dag_id)
             self._allowed.add(dag_id)
 
 
-class _Unanswered(Exception):
+class _PermissionUnknown(Exception):
     def __init__(self, dag_id: str) -> None:
         self.dag_id = dag_id
         super().__init__(dag_id)

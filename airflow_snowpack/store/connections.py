@@ -59,7 +59,7 @@ class StickyConnections:
     def run(self, work: Callable[[sa.Connection], T]) -> T:
         """Run the work on a connection that no other thread uses meanwhile."""
         if self._at_most and self._process != os.getpid():  # with 0, the pool leaves its connection to the parent
-            self._leave_to_parent()
+            self._abandon_inherited()
         try:
             conn = self._idle.pop()
         except IndexError:
@@ -84,7 +84,7 @@ class StickyConnections:
         while self._idle:
             self._idle.pop().close()
 
-    def _leave_to_parent(self) -> None:
+    def _abandon_inherited(self) -> None:
         # After a fork both processes share the sockets. Keep a reference to them, so that this process never closes them.
         self._inherited, self._idle = self._idle, []
         self._engine.dispose(close=False)
@@ -108,16 +108,16 @@ class OneConnection(QueuePool):
 
     def _do_get(self) -> ConnectionPoolEntry:
         if self._process != os.getpid():
-            self._leave_to_parent()
+            self._abandon_inherited()
         thread = threading.get_ident()
         try:
-            entry = self._another() if thread in self._users.values() else super()._do_get()
+            entry = self._extra_connection() if thread in self._users.values() else super()._do_get()
         except NoTurn:
-            entry = self._another()
+            entry = self._extra_connection()
         self._users[id(entry)] = thread
         return entry
 
-    def _another(self) -> ConnectionPoolEntry:
+    def _extra_connection(self) -> ConnectionPoolEntry:
         with self._overflow_lock:
             self._overflow += 1
         try:
@@ -164,7 +164,7 @@ class OneConnection(QueuePool):
                 self._closing.cancel()
                 self._closing = None
 
-    def _leave_to_parent(self) -> None:
+    def _abandon_inherited(self) -> None:
         # After a fork both processes share the sockets. Keep a reference to them, so that this process never closes them.
         self._inherited.append(self._pool)
         self._pool = self._queue_class(1, use_lifo=True)

@@ -98,24 +98,24 @@ class Pruner:
         self._store = store
         self._dry_run = dry_run
         self._batch_size = batch_size
-        self._left = [(kind, age_limit(store.clock(), max(older_than, kind.at_least))) for kind in kinds]
+        self._remaining = [(kind, age_limit(store.clock(), max(older_than, kind.at_least))) for kind in kinds]
         self._after: Key | None = None
-        self.rows: Counter[str] = Counter({name: 0 for kind, _ in self._left for name in kind.tables})
+        self.rows: Counter[str] = Counter({name: 0 for kind, _ in self._remaining for name in kind.tables})
 
     def step(self) -> bool:
         """Delete one batch; return ``False`` when nothing is left to delete.
 
         :raises StoreUnreachable, StoreTooSlow: the store does not answer; a later step repeats the batch.
         """
-        if not self._left:
+        if not self._remaining:
             return False
-        kind, before = self._left[0]
+        kind, before = self._remaining[0]
         batch = prune_batch(self._store, kind, before, after=self._after, dry_run=self._dry_run, limit=self._batch_size)
         self.rows.update(batch.rows)
         self._after = batch.after
         if batch.after is None:
-            self._left.pop(0)
-        return bool(self._left)
+            self._remaining.pop(0)
+        return bool(self._remaining)
 
     def run(self, sleep: Callable[[float], None] = time.sleep) -> Counter[str]:
         """Delete all old rows; return their number by table."""

@@ -113,32 +113,32 @@ class Clocks:
             moments, next_at = _due_moments(clock, row.next_at, now), clock.next_after(now)
         except Exception as error:  # a newer version's, or another package's fault: it waits without delaying others
             log.error("schedule_not_readable: %s: %s", row.schedule, error, exc_info=not isinstance(error, InvalidSchedule))
-            _set(conn, row, row.next_at, look_at=now + LATE)
+            _set_clock(conn, row, row.next_at, look_at=now + LATE)
             return None
         missed = [moment for moment in moments if now - moment > LATE]
         # Under every policy but NONE, missed deadlines are one run: its launch restarts their clock.
         if schedule.missed is Missed.ALL and not clock.is_deadline and (missed or len(moments) > 1):
-            return self._one_at_a_time(conn, row, clock, moments, missed, now)
-        _set(conn, row, next_at)
+            return self._publish_one(conn, row, clock, moments, missed, now)
+        _set_clock(conn, row, next_at)
         if missed:
             self._note_missed(conn, row, schedule.missed, missed)
         if len(missed) == len(moments) and schedule.missed is Missed.NONE:
             return None
         return _event(row, clock, moments)
 
-    def _one_at_a_time(
+    def _publish_one(
         self, conn: sa.Connection, row: sa.Row[Any], clock: Clock, moments: list[datetime], missed: list[datetime], now: datetime
     ) -> Event | None:
         """Publish missed ticks one by one: the next one once the run of the previous one is launched."""
-        if self._is_on_its_way(conn, row):
-            _set(conn, row, row.next_at, look_at=now + LAUNCH_RECHECK)
+        if self._is_launching(conn, row):
+            _set_clock(conn, row, row.next_at, look_at=now + LAUNCH_RECHECK)
             return None
-        _set(conn, row, moments[1] if len(moments) > 1 else clock.next_after(now))
+        _set_clock(conn, row, moments[1] if len(moments) > 1 else clock.next_after(now))
         if moments[0] in missed:
             self._note_missed(conn, row, Missed.ALL, moments[:1])
         return _event(row, clock, moments[:1])
 
-    def _is_on_its_way(self, conn: sa.Connection, row: sa.Row[Any]) -> bool:
+    def _is_launching(self, conn: sa.Connection, row: sa.Row[Any]) -> bool:
         """Return whether the previous tick is unmatched, or its run has not been launched yet.
 
         A pending run that is open for other events, such as data, delays no tick: it may need this very tick.
@@ -159,7 +159,7 @@ class Clocks:
         note(conn, self._store, row.schedule, "ticks_missed", policy=str(policy), count=len(missed), ticks=ticks)
 
 
-def _set(conn: sa.Connection, row: sa.Row[Any], next_at: datetime, *, look_at: datetime | None = None) -> None:
+def _set_clock(conn: sa.Connection, row: sa.Row[Any], next_at: datetime, *, look_at: datetime | None = None) -> None:
     mine = sa.and_(schedule_clocks.c.schedule == row.schedule, schedule_clocks.c.leaf == row.leaf)
     conn.execute(sa.update(schedule_clocks).where(mine).values(next_at=next_at, look_at=look_at or next_at))
 
@@ -271,4 +271,4 @@ def _restart_clock(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> None
     assert clock is not None, "only these have rows"
     latest = clock.next_after(now)
     # A launch may have moved a deadline to the next period.
-    _set(conn, row, min(row.next_at, clock.next_after(latest) if clock.is_deadline else latest))
+    _set_clock(conn, row, min(row.next_at, clock.next_after(latest) if clock.is_deadline else latest))

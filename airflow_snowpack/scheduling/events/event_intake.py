@@ -60,11 +60,11 @@ class Subscriber:
         hold_first = False
         while True:
             try:
-                return self._store.transact(partial(self._take, hold_first=hold_first))
+                return self._store.transact(partial(self._match_batch, hold_first=hold_first))
             except StaleBatch:  # with the runs locked, only if a run that a first skip left is skipped too
                 hold_first = True
 
-    def _take(self, conn: sa.Connection, *, hold_first: bool) -> int:
+    def _match_batch(self, conn: sa.Connection, *, hold_first: bool) -> int:
         position = self._lock_cursor(conn)
         if position is None:
             return 0
@@ -96,12 +96,12 @@ class EventIntake:
         self._sign = sign or SignOfLife(store, Role.SCHEDULER)
         self._clocks = Clocks(store)
         self._subscriber = Subscriber(store)
-        self._recover_from = -math.inf
+        self._recover_again_at = -math.inf
 
     def step(self) -> int:
         """Do one round, and return the number of events that were matched."""
-        if time.monotonic() >= self._recover_from and recover_from_set_back(self._store):
-            self._recover_from = time.monotonic() + RECOVERY_INTERVAL.total_seconds()
+        if time.monotonic() >= self._recover_again_at and recover_from_set_back(self._store):
+            self._recover_again_at = time.monotonic() + RECOVERY_INTERVAL.total_seconds()
         self._clocks.step()
         taken = 0
         while self._has_unread() and (batch := self._subscriber.step()):

@@ -77,7 +77,7 @@ class RunEnds:
         try:
             named = {dag_id: row for dag_id, row in places.items() if row.is_named}
             note_missing(self._store, self._airflow, list(named))
-            return self._close_launched(list(places)) + self._record(named, now)
+            return self._record_launched(list(places)) + self._record(named, now)
         except SnowpackError as problem:
             log.warning("run_ends_not_known: Airflow is polled again: %s", problem)
             return 0
@@ -98,7 +98,7 @@ class RunEnds:
         conn.execute(sa.update(run_places).where(unnamed).values(look_at=now + LAUNCHED_INTERVAL, since=now, mark={}))
         return {row.dag_id: row for row in rows if row.dag_id not in gone}
 
-    def _close_launched(self, dag_ids: Iterable[str]) -> int:
+    def _record_launched(self, dag_ids: Iterable[str]) -> int:
         """Record the ends of runs that schedules launched, including runs deleted by hand."""
         active = self._store.read(lambda conn: active_runs(conn, dag_ids))
         launched = {dag_id: frozenset(runs.started) for dag_id, runs in active.items() if runs.started}
@@ -110,18 +110,18 @@ class RunEnds:
         return sum(self._runs.ended(dag_id, run_id, one.state, one.at, began_at=one.began_at) for run_id, one in ends.items())
 
     def _record(self, places: Mapping[str, sa.Row[Any]], now: datetime) -> int:
-        asked = {dag_id: self._ask_for(row, now) for dag_id, row in places.items()}
+        asked = {dag_id: self._query_for(row, now) for dag_id, row in places.items()}
         found = self._airflow.ended_runs([one for one, _ in asked.values()]) if asked else {}
         news = 0
         for dag_id, ends in found.items():
-            missing = self._ended(dag_id, self._not_on_record(dag_id, ends))
+            missing = self._ended(dag_id, self._unrecorded(dag_id, ends))
             if missing:
                 log.warning("run_ends_made_good: %s ends of runs of %s had not been reported", missing, dag_id)
-            self._move(places[dag_id], asked[dag_id], ends, now)
+            self._save(places[dag_id], asked[dag_id], ends, now)
             news += missing
         return news
 
-    def _ask_for(self, row: sa.Row[Any], now: datetime) -> tuple[EndsQuery, Mapping[str, int] | None]:
+    def _query_for(self, row: sa.Row[Any], now: datetime) -> tuple[EndsQuery, Mapping[str, int] | None]:
         """Return the query for one DAG, and how many runs should have ended if all ends are recorded."""
         mark, keys = row.mark, {run_key(row.dag_id, state): state for state in (SUCCESS, FAILED)}
         counts = mark.get("counts")
@@ -136,13 +136,13 @@ class RunEnds:
         known = frozenset(self._store.scalars(on_record) if search else ())
         return EndsQuery(row.dag_id, row.since, search, known, mark.get("after")), expected
 
-    def _not_on_record(self, dag_id: str, found: EndsFound) -> dict[str, EndedRun]:
+    def _unrecorded(self, dag_id: str, found: EndsFound) -> dict[str, EndedRun]:
         """Leave out recorded ends: reading costs less than writing them again."""
         sources = {end_source(dag_id, run_id, end.at, end.began_at, end.state): run_id for run_id, end in found.ended.items()}
         recorded = {row.source_id for row in self._store.all_by_key(sa.select(events.c.source_id), events.c.source_id, sources)}
         return {run_id: found.ended[run_id] for source, run_id in sources.items() if source not in recorded}
 
-    def _move(self, row: sa.Row[Any], asked: tuple[EndsQuery, Mapping[str, int] | None], found: EndsFound, now: datetime) -> None:
+    def _save(self, row: sa.Row[Any], asked: tuple[EndsQuery, Mapping[str, int] | None], found: EndsFound, now: datetime) -> None:
         """Store up to where this DAG's ends are recorded."""
         question, expected = asked
         values: dict[str, Any] = {"mark": self._mark(row.mark, question, expected, found)}

@@ -136,7 +136,7 @@ def _in_order(due: Sequence[sa.Row[Any]]) -> tuple[list[sa.Row[Any]], list[sa.Ro
         if run.dag_id not in dags_taking and not (run.is_grouped and taking):
             free.append(run)
         elif len(asked) <= REQUEST_LIMIT:
-            asked |= _asked_about(run.dag_id, usable[run.pending_id])
+            asked |= _queried_keys(run.dag_id, usable[run.pending_id])
             if len(asked) <= REQUEST_LIMIT:
                 others.append(run)
     return free, others
@@ -157,7 +157,7 @@ def _waits_for(run: sa.Row[Any]) -> set[str]:
     return counted_keys(run.dag_id, [one for one in _constraints(run) if one is not None])
 
 
-def _asked_about(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:
+def _queried_keys(dag_id: str, constraints: Iterable[Constraint]) -> set[str]:
     """Return the groups, or else the DAGs, whose runs these constraints count."""
     keys: set[str] = set()
     for facts in (each.required_facts(dag_id) for each in constraints):

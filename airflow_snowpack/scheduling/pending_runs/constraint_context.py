@@ -156,9 +156,9 @@ class ConstraintFacts:
         self.successes: dict[str, datetime | None] = {}
         self.launches: dict[str, list[datetime]] = {}
         self._held: dict[str, int] = {}
-        self._of_group: dict[str, int] = {}
+        self._active_by_group: dict[str, int] = {}
         self.more_urgent: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        self._lowest = 0
+        self._lowest_priority = 0
 
     def read(self, runs: Sequence[Schedule | Wanted]) -> None:
         """Read what the constraints of these runs require."""
@@ -169,7 +169,7 @@ class ConstraintFacts:
         self.active = active_runs(self.conn, counted) if counted else {}
         self._read_successes(together.successes)
         self._read_launches([name for name, facts in required.items() if facts.launches_within], together.launches_within)
-        self._lowest = min((each.priority for each in runs), default=0)
+        self._lowest_priority = min((each.priority for each in runs), default=0)
         self._read_more_urgent({key for each in runs for key in counted_keys(each.dag_id, each.constraints)})
 
     def context(self, run: Schedule | Wanted, triggered_at: datetime, now: datetime) -> RunContext:
@@ -177,11 +177,11 @@ class ConstraintFacts:
 
     def active_of_group(self, group: str) -> int:
         """:raises FactUnavailable: Airflow does not report the runs of a DAG of the group."""
-        if group not in self._of_group:
+        if group not in self._active_by_group:
             known = {dag_id: self.in_airflow(dag_id) for dag_id in self.members[group]}
             counted = (runs.others + len(self.active[one].counted_in_group - runs.ended.keys()) for one, runs in known.items())
-            self._of_group[group] = sum(counted)
-        return self._of_group[group]
+            self._active_by_group[group] = sum(counted)
+        return self._active_by_group[group]
 
     def held(self, key: str) -> int:
         """Return how much of a pool or a load is reserved."""
@@ -193,13 +193,13 @@ class ConstraintFacts:
         """Count the run from now on, before it is written with the rest of the batch."""
         if dag_id in self.active:
             self.active[dag_id].every.add(run_id)
-            self._of_group.clear()
+            self._active_by_group.clear()
         for key, amount in amounts_of(constraints).items():
             self._held[key] = self.held(key) + amount
 
     def move(self, priority: int, was: str | None, to: str | None) -> None:
         """Move a pending run of this priority from one wait key to another."""
-        if priority <= self._lowest:
+        if priority <= self._lowest_priority:
             return
         if was is not None:
             self.more_urgent[was][priority] -= 1
@@ -229,7 +229,7 @@ class ConstraintFacts:
 
     def _read_more_urgent(self, keys: Iterable[str]) -> None:
         wanted = sorted(keys)
-        waiting = (pending_jobs.c.waits_for.in_(wanted), is_open, pending_jobs.c.priority > self._lowest)
+        waiting = (pending_jobs.c.waits_for.in_(wanted), is_open, pending_jobs.c.priority > self._lowest_priority)
         columns = (pending_jobs.c.waits_for, pending_jobs.c.priority)
         query = sa.select(*columns, sa.func.count()).where(*waiting).group_by(*columns)
         for key, priority, number in self.conn.execute(query) if wanted else ():

@@ -97,10 +97,10 @@ class Evaluation:
         self._fronts = Fronts(conn)
         self._waiting: list[PendingWrite] = []
         self._entries: list[dict[str, Any]] = []
-        self._started: list[tuple[_Due, str]] = []
-        self._starts: list[PendingWrite] = []
-        self._left: set[str] = set()
-        self._ended = 0
+        self._reserved: list[tuple[_Due, str]] = []
+        self._launch_writes: list[PendingWrite] = []
+        self._left_queues: set[str] = set()
+        self._discards = 0
 
     def evaluate(
         self, pending_ids: Sequence[str], definitions: Definitions, failed: Mapping[str, Exception] | None = None
@@ -121,7 +121,7 @@ class Evaluation:
             for (row, schedule), counted in zip(readable, count_each(self._conn, readable), strict=True)
         }
         for run in self._lock_keys(in_order, judged):
-            if self._ended >= DISCARD_LIMIT:
+            if self._discards >= DISCARD_LIMIT:
                 break
             outcomes[run.row.pending_id] = self._evaluate(run, judged.get(run.row.pending_id))
         self._finish()
@@ -184,7 +184,7 @@ class Evaluation:
             keep_unmet(self._conn, self._store, due.row, schedule, due.counted)
             return PendingState.DISCARDED
         if rulings.all_met:
-            elder = self._elder(due)
+            elder = self._due_ahead(due)
             if elder is None:
                 return self._start(due, reasons)
             first = Reason("queue", "a run that came before it is evaluated first", met=False)
@@ -194,14 +194,14 @@ class Evaluation:
         if now >= due.expires_at and not self._snapshot.is_outage:
             return self._time_out(due, reasons)
         key = rulings.waits_for
-        next_at = None if key is not None else self._by(rulings.not_before or now + RECHECK, due.expires_at)
+        next_at = None if key is not None else self._next_check(rulings.not_before or now + RECHECK, due.expires_at)
         return self._wait_for_constraints(due, reasons, next_at, key)
 
-    def _by(self, moment: datetime, expires_at: datetime) -> datetime:
+    def _next_check(self, moment: datetime, expires_at: datetime) -> datetime:
         """Return when to evaluate a run again: at its expiry at the latest, unless an outage has kept it longer."""
         return min(moment, expires_at) if self._now < expires_at else moment
 
-    def _elder(self, due: _Due) -> str | None:
+    def _due_ahead(self, due: _Due) -> str | None:
         """Return the wait key of a due run ahead of this one in the queue."""
         keys = counted_keys(due.schedule.dag_id, due.schedule.constraints) if self._now < due.expires_at else set()
         if not keys:
@@ -236,7 +236,7 @@ class Evaluation:
         self._waiting.append(write)
         self._facts.move(write.row.priority, was, key)
         if was not in (None, key):
-            self._left.add(was)
+            self._left_queues.add(was)
         return write.state
 
     def _start(self, due: _Due, reasons: tuple[Reason, ...], was: PendingState | None = None) -> PendingState:
@@ -248,12 +248,12 @@ class Evaluation:
         changes = _changes(reasons, None, None, due.counted)
         start = PendingWrite.of(row, state=PendingState.LAUNCH, was=was, run_id=run_id, **due.moments, **changes)
         if row.waits_for is None:
-            self._starts.append(start)
+            self._launch_writes.append(start)
         else:  # at once, or it would be due before those behind it
             write_all(self._conn, [start])
         self._leave_queue(row)
         self._facts.reserve(schedule.dag_id, run_id, schedule.constraints)
-        self._started.append((due, run_id))
+        self._reserved.append((due, run_id))
         return PendingState.LAUNCH
 
     def _discard(
@@ -264,7 +264,7 @@ class Evaluation:
         move(self._conn, row.pending_id, was, PendingState.DISCARDED, **ended)
         note(self._conn, self._store, row.schedule, what, row.pending_id, because=why)
         self._leave_queue(row)
-        self._ended += 1
+        self._discards += 1
         return PendingState.DISCARDED
 
     def _leave_queue(self, row: sa.Row[Any]) -> None:
@@ -272,7 +272,7 @@ class Evaluation:
         if row.waits_for is not None:
             self._facts.move(row.priority, row.waits_for, None)
             self._fronts.leave(row, row.waits_for)
-            self._left.add(row.waits_for)
+            self._left_queues.add(row.waits_for)
 
     def _note_triggered(self, due: _Due) -> None:
         """Record in the history that its trigger is satisfied, if not recorded before."""
@@ -303,7 +303,7 @@ class Evaluation:
             if one.state is PendingState.CONSTRAINT and one.values["next_check_at"] is None:
                 is_first, key = one.row.pending_id in in_front, one.values["waits_for"]
                 pause = soon.get(key, RECHECK) if is_first else FALLBACK_CHECK_INTERVAL
-                one.values["next_check_at"] = self._by(self._now + pause, one.values["expires_at"])
+                one.values["next_check_at"] = self._next_check(self._now + pause, one.values["expires_at"])
         write_all(self._conn, waiting)
 
     def _move_in_queues(self, waiting: Iterable[PendingWrite]) -> set[str]:
@@ -332,22 +332,22 @@ class Evaluation:
     def _finish(self) -> None:
         """Write the rest: runs that wait, runs to start, and the next runs of the queues that were left."""
         self._flush()
-        write_all(self._conn, self._starts)
-        if self._started:
+        write_all(self._conn, self._launch_writes)
+        if self._reserved:
             self._reserve()
-        wake_next(self._conn, self._left, self._now, skip_locked=True)
+        wake_next(self._conn, self._left_queues, self._now, skip_locked=True)
 
     def _reserve(self) -> None:
-        listed = listed_events(self._conn, [due.row.pending_id for due, _ in self._started])
+        listed = listed_events(self._conn, [due.row.pending_id for due, _ in self._reserved])
         wanted = []
-        for due, run_id in self._started:
+        for due, run_id in self._reserved:
             schedule, pending_id = due.schedule, due.row.pending_id
             missing = missing_inputs(schedule, due.counted.progress, self._now)
             why = {"schedule": schedule.name, "pending_id": pending_id, **listed[pending_id], "missing": missing}
             absorbs = schedule.backlog is LaunchBacklog.ONE
             wanted.append(Reservation(schedule, pending_id, run_id, why, absorbs))
         reserve_runs(self._conn, self._store, wanted)
-        for due, _ in self._started:
+        for due, _ in self._reserved:
             restart_periods(self._conn, self._store, due.schedule, due.counted.progress)
 
 

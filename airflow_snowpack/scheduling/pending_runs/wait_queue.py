@@ -106,7 +106,7 @@ def wake_next(
     :param ended: the DAG and id of a run that has ended, and takes no place.
     :param skip_locked: skip pending runs that another transaction has locked, for a transaction that has locked others.
     """
-    woken = [row for key in sorted(keys) for row in _next(conn, key, now, ended)]
+    woken = [row for key in sorted(keys) for row in _next_in_queue(conn, key, now, ended)]
     _wake_pending(conn, {row.pending_id for row in woken if row.pending_id is not None}, now, skip_locked=skip_locked)
     _wake_gates(conn, {(row.dag_id, row.run_id, row.task) for row in woken if row.pending_id is None}, now)
 
@@ -134,7 +134,7 @@ def _wake_gates(conn: sa.Connection, places: Collection[tuple[str, str, str]], n
         conn.execute(sa.update(gated_runs).where(row.in_(locked)).values(not_before=now))
 
 
-def _next(conn: sa.Connection, key: str, now: datetime, ended: tuple[str, str] | None) -> list[sa.Row[Any]]:
+def _next_in_queue(conn: sa.Connection, key: str, now: datetime, ended: tuple[str, str] | None) -> list[sa.Row[Any]]:
     counts_runs = key.startswith((dag_wait_key(""), group_wait_key("")))
     active: dict[str | None, frozenset[tuple[str, str]]] = {}
     woken: list[sa.Row[Any]] = []
