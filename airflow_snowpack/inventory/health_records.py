@@ -97,8 +97,6 @@ READ = sa.select(table_health).where(USABLE)
 
 
 class HealthRecords:
-    """The stored health of tables."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
 

@@ -63,7 +63,6 @@ class LeftOut:
 class InventoryState:
     """The state of the inventory.
 
-    :param tables: the number of tables.
     :param refreshed_at: when the catalog was last listed; ``None`` for never.
     :param tried_at: when a listing was last attempted, successfully or not; ``None`` for never.
     :param problem: why the last attempt failed; ``None`` if it succeeded.

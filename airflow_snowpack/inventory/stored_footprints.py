@@ -39,8 +39,6 @@ def stored_footprints(store: Store, table: TableName) -> StoredFootprints | None
 
 
 class StoredFootprints:
-    """The footprints of one catalog's tables."""
-
     def __init__(self, store: Store, name: str, catalog_id: str) -> None:
         self._store = store
         self._catalog_id = catalog_id

@@ -326,7 +326,6 @@ def keep_claim(
     """Keep a claim alive: check the fence at each ``fence_check``, and renew lease and table lock at each ``heartbeat``.
 
     :param sign: the worker's sign of life, reported with each renewal.
-    :param watch: called at each ``fence_check``.
     """
     policy = jobs.policy
 

@@ -40,8 +40,6 @@ ORDER = (job_queue.c.rank, job_queue.c.turn, job_queue.c.enqueued_at)
 
 
 class QueuePosition(NamedTuple):
-    """A place in the queue of one catalog."""
-
     rank: int
     turn: int
     enqueued_at: datetime

@@ -44,8 +44,6 @@ Take = Callable[[sa.Connection, Mapping[str, Any]], "sa.Row[Any] | None"]
 class Claims(JobReader):
     """The worker's part of the lifecycle.
 
-    :param policy: lease, limits and back-off.
-    :param make_id: makes job ids and attempt ids.
     :param orphans: ends what a killed worker left running on a Spark server; without it, the table stays locked.
     """
 
@@ -101,8 +99,7 @@ class Claims(JobReader):
         An Airflow retry uses this instead of waiting for the lease of a process that may still be alive. From then on the job is
         inline, even if it was queued before: no worker gets it, and it fails when the lease of its task expires.
 
-        :param actions: replace the job's actions, as ``plan`` does its plan.
-        :param options: replace the job's options.
+        :param actions: replace the job's actions, as ``options`` and ``plan`` do.
         :raises NotTheOwner: the job has another owner.
         :raises JobNotFound, JobAlreadyFinished: there is nothing to take over.
         """
@@ -131,8 +128,6 @@ class Claims(JobReader):
         The retry of a task that runs any job of the queue then need not wait for the lease.
 
         :param claimant: the prefix of the worker ids of all tries.
-        :param job_id: only this job; ``None`` for any.
-        :param catalog_id: only a job of this catalog.
         """
         values = self._claim_values(worker_id, self.store.clock())
         # Not LIKE, which ignores case on SQLite.

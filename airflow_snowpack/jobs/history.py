@@ -46,8 +46,6 @@ entry_from = row_mapper(HistoryEntry)
 
 
 class History:
-    """Writes and reads the events of jobs."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
         self._pending: list[dict[str, Any]] = []

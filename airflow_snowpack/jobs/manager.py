@@ -149,8 +149,6 @@ class Jobs(Claims):
     ) -> Job:
         """Record a completed dry run, without a lock or a queue row.
 
-        :param results: what each action would do.
-        :param key: as for :meth:`submit`.
         :raises DrainModeOn: submissions are refused; nothing was written.
         """
         job = self._new_job(table, actions, options, actor.name if actor else submitted_by, None, priority, plan)
@@ -245,7 +243,6 @@ class Jobs(Claims):
         stays locked until its worker has left it, or until its lease has expired and a sweep unlocks the table.
 
         :param by: who cancels, if there is no actor.
-        :param unless_inline: refuse if a task runs the job inline.
         :param reason: becomes the job's error.
         :raises JobNotFound, JobAlreadyFinished: there is nothing to cancel.
         :raises JobRunsInTask: a task runs the job inline, and ``unless_inline`` is set.

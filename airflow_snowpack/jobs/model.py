@@ -264,7 +264,6 @@ class QueuePlace:
 
     :param rank: the negative priority; ``turn``: see :mod:`airflow_snowpack.jobs.claim_order`.
     :param visible_at: claimable from then on; for a claimed job the end of its lease.
-    :param attempt: the number of claims and take-overs.
     """
 
     job_id: str
@@ -280,8 +279,6 @@ class QueuePlace:
 
 @dataclass(frozen=True, slots=True)
 class QueueSample:
-    """How many jobs waited and ran at one moment."""
-
     at: datetime
     waiting: int
     running: int

@@ -50,8 +50,6 @@ EVERYTHING = JobFilter()
 
 
 class JobReader:
-    """Reads jobs."""
-
     def __init__(self, store: Store) -> None:
         self.store = store
         self._events = History(store)
@@ -150,7 +148,6 @@ class JobReader:
         return self.store.read(lambda conn: count(conn, which, at_most))
 
     def count_open(self) -> dict[JobStatus, int]:
-        """Count the pending and the running jobs."""
         # From the queue, a look-up for each row: for a join, Postgres without statistics would scan all jobs.
         status = sa.select(jobs.c.status).where(jobs.c.job_id == job_queue.c.job_id).scalar_subquery()
         queued = sa.select(status.label("status")).select_from(job_queue).subquery()

@@ -51,7 +51,6 @@ def queue_of(job: Job) -> tuple[str, int, str]:
 
 
 def lock_parameters(table: TableName, holder: str, now: datetime, until: datetime) -> dict[str, Any]:
-    """Return the parameters of ``lock_table``."""
     return {
         "b_now": now,
         "b_table_key": table.lock_key,

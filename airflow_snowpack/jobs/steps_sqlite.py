@@ -66,7 +66,6 @@ class SqliteSteps:
 
 
 def keep_records(conn: sa.Connection, values: Mapping[str, Any], lock_key: str) -> None:
-    """Store the records of a job's actions."""
     shared = {"b_now": values["b_now"], "b_table": lock_key}
     if values["b_records"]:
         conn.execute(RECORD, [{**record, **shared} for record in values["b_records"]])

@@ -138,7 +138,6 @@ class JobWorker:
     def run_once(self, limit: Limit | None = None) -> JobStatus | None:
         """Claim one job and run it to its end; return ``None`` if there was nothing to claim.
 
-        :param limit: see :class:`Attempt`.
         :returns: how the job ended; for an attempt that was replaced or lost its lease, the job's current status.
         """
         attempt = self._next_attempt(limit)

@@ -101,7 +101,6 @@ class AirflowSnapshot:
     :param taken_at: before any of it was read; ``None`` for now.
     :param newest_event: the number of the newest event at that time.
     :param unread: the wait keys of the DAGs, groups, pools and loads without an answer yet.
-    :param is_outage: Airflow does not answer at all.
     """
 
     dag_runs: Mapping[str, DagRuns | Unavailable] = field(default_factory=dict)
@@ -159,7 +158,6 @@ class NotStarted:
 
 
 def paused_problem(dag_id: str) -> str:
-    """Return why a run of a paused DAG does not start."""
     return f"the DAG {dag_id} is paused"
 
 

@@ -206,7 +206,6 @@ def sync(
     """Make the store follow the files.
 
     :param update: whether the store follows the files (``[snowpack] update_schedules``).
-    :param by: the user in the history.
     :raises InvalidSchedule: as :func:`plan_sync`; nothing was changed.
     """
     wanted = _by_name(declared)

@@ -50,7 +50,6 @@ class Explanation:
     :param pending: the pending run that waits for its trigger or its constraints, if any.
     :param launching: the pending run whose DAG run is starting; ``problem``: why the last attempt failed.
     :param start_at: when it is started next; ``events``: how many it has.
-    :param absorbs: whether further events join the starting run.
     :param holders: the runs, as DAG and run id, in the places that the pending run waits for, according to the store.
     :param deadline: when it runs at the latest, for a trigger with ``at_latest``.
     :param sources: the tables and DAGs that an enabled schedule listens to, when each table was last read, and their problems.
@@ -132,7 +131,6 @@ class Explanation:
         return "\n".join(self.sentences())
 
     def sentences(self) -> list[str]:
-        """Return the explanation as text."""
         return [str(sentence) for sentence in self.parts()]
 
     def parts(self) -> list[Text]:

@@ -22,7 +22,6 @@ class ScheduleEntry:
     """One entry of a schedule's history.
 
     :param what: such as ``created``, ``triggered``, ``launched``, ``discarded``, ``ticks_missed``.
-    :param pending_id: the pending run concerned, if any.
     """
 
     id: int
@@ -51,7 +50,6 @@ class LaunchedRun:
 
 
 def note(conn: sa.Connection, store: Store, schedule: str, what: str, pending_id: str | None = None, **detail: Any) -> None:
-    """Write one entry."""
     write_lines(conn, [line(store, schedule, what, pending_id, **detail)])
 
 
@@ -61,7 +59,6 @@ def line(store: Store, schedule: str, what: str, pending_id: str | None = None, 
 
 
 def write_lines(conn: sa.Connection, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Write several entries in order."""
     if lines:
         conn.execute(sa.insert(schedule_history), lines)
 

@@ -233,8 +233,7 @@ class RegisteredRuns:
         A new cron or DAG, enabling and disabling discard the pending runs, and the cron counts from now. Other changes keep them
         waiting with the new values; an equal run is not touched.
 
-        :param discard: whether pending runs may be discarded.
-        :raises DiscardsEvents: they may not, and the change would discard some.
+        :raises DiscardsEvents: the change would discard events, and ``discard`` is not set.
         :raises NameTaken: a schedule has the name.
         """
 

@@ -55,7 +55,8 @@ class Missed(StrEnum):
 class LaunchBacklog(StrEnum):
     """How many launches may wait for a DAG that cannot be started, such as a paused one.
 
-    ``ONE``: further events join the waiting launch, and the DAG gets one run for all of them. ``ALL``: each gets a separate run.
+    ``ONE``: further events join the waiting launch, and the DAG gets one run for all of them. ``ALL``: each gets a run of its
+    own.
     """
 
     ONE = "one"

@@ -88,7 +88,6 @@ class Scheduler:
         return report
 
     def _search(self) -> None:
-        """Query Airflow for ended runs and for missing DAGs."""
         searches = {
             "The search for the ends of runs": self._run_ends.step,
             "The search for missing DAGs": self._missing_dags.step,

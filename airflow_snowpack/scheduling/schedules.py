@@ -74,7 +74,7 @@ CHANGES = {
 
 
 class ScheduleOrigin(StrEnum):
-    """The origin of a schedule: a file; the API, pages or command line; a file, edited later; or a registered run."""
+    """Where a schedule comes from: a file; the API, pages or command line; a file, and then edited; or a registered run."""
 
     FILE = "file"
     HAND = "hand"
@@ -87,7 +87,6 @@ class Waiting:
     """What waits for a schedule, and is discarded if what decides when it runs changes.
 
     :param runs: its pending runs, including those that wait to be started.
-    :param events: their events.
     """
 
     runs: int = 0
@@ -98,7 +97,6 @@ class Waiting:
 class StoredSchedule:
     """A stored schedule.
 
-    :param definition: its JSON.
     :param read: the schedule; ``None`` if this version cannot read it, with the reason in ``problem``. It can then be shown,
         suspended, changed and deleted; its events are kept but not counted.
     :param enabled: whether events count for it; otherwise it is suspended.
@@ -130,7 +128,6 @@ class Schedules:
 
     :param catalog: of the tables that triggers name.
     :param actor: who makes the changes, for the audit trail.
-    :param probes: the load probes that the installation registers.
     :param may_start: whether the actor may start a DAG; ``None`` for any DAG. Without permission, creating, changing, resuming
         and running a schedule of the DAG raise :class:`DagNotAllowed`.
     """
@@ -167,8 +164,7 @@ class Schedules:
         """Change everything except whether it is enabled. Another trigger, constraints or DAG discard its pending runs and
         restart counting; otherwise the pending runs keep waiting with the new values.
 
-        :param discard: whether waiting events may be discarded.
-        :raises DiscardsEvents: they may not, and the change would discard some.
+        :raises DiscardsEvents: the change would discard events, and ``discard`` is not set.
         :raises InvalidSchedule: as :func:`check_probes`.
         :raises ScheduleNotFound: no schedule has this name.
         :raises KeptByRun: it is a registered run.
@@ -282,10 +278,7 @@ class ScheduleWriter:
     Every method expects a transaction that began with :func:`number_in_turn`, as all that publish events do: a transaction that
     locks rows first could deadlock with another.
 
-    :param catalog: of the tables that triggers name.
-    :param actor: who makes the changes, for the audit trail.
     :param of_runs: whether it changes registered runs instead of the other schedules.
-    :param probes: the load probes that the installation registers.
     :param may_start: whether the actor may start a DAG; ``None`` for any DAG.
     """
 

@@ -66,7 +66,6 @@ def write_audit(conn: sa.Connection, store: Store, actor: Actor | None, change: 
 
 
 def entry_values(store: Store, actor: Actor, change: str, subject: str, **detail: Any) -> dict[str, Any]:
-    """Return the parameters of :func:`insert_entry`."""
     return {
         "a_at": store.clock(),
         "a_actor": actor.name,
@@ -97,8 +96,6 @@ def _about(subject: str) -> sa.ColumnElement[bool]:
 
 
 class AuditTrail:
-    """Reads the trail."""
-
     def __init__(self, store: Store) -> None:
         self._store = store
 

@@ -11,7 +11,6 @@ Clock = Callable[[], datetime]
 
 
 def utc_now() -> datetime:
-    """Return the machine's time."""
     return datetime.now(UTC)
 
 

@@ -122,12 +122,10 @@ class Outage:
             self._try_at = now + self._deadlines.answer.total_seconds()
 
     def begins(self, where: str, cause: BaseException) -> None:
-        """Record that the database did not answer."""
         with self._guard:
             self._known, self._try_at = (where, cause), time.monotonic() + self._deadlines.pause.total_seconds()
 
     def ends(self) -> None:
-        """Record that the database answered."""
         if self._known is not None:
             with self._guard:
                 self._known = None

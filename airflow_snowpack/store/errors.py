@@ -9,7 +9,10 @@ from airflow_snowpack.redaction import redacted
 
 
 class StoreError(SnowpackError, kind=Kind.UNAVAILABLE):
-    """Base class of the store's errors."""
+    """Base class of the store's errors.
+
+    :ivar without_address: the message without the store's address or path, if it names one.
+    """
 
 
 class UnsupportedStore(StoreError, kind=Kind.MISCONFIGURED):
@@ -23,10 +26,7 @@ class UnsupportedStore(StoreError, kind=Kind.MISCONFIGURED):
 
 
 class StoreFolderMissing(StoreError, kind=Kind.UNAVAILABLE):
-    """The folder of the store's SQLite file does not exist.
-
-    :ivar without_address: the message without the path.
-    """
+    """The folder of the store's SQLite file does not exist."""
 
     def __init__(self, path: Path) -> None:
         advice = "Create the folder, or correct the path in the connection that [snowpack] store_conn_id names."
@@ -36,10 +36,7 @@ class StoreFolderMissing(StoreError, kind=Kind.UNAVAILABLE):
 
 
 class PoolerRefusesTransactions(StoreError, kind=Kind.MISCONFIGURED):
-    """The connection pooler splits transactions.
-
-    :ivar without_address: the message without the address of the pooler.
-    """
+    """The connection pooler splits transactions."""
 
     def __init__(self, where: str) -> None:
         message = "refuses transactions of more than one statement, which the store needs. "
@@ -59,10 +56,7 @@ class StoreUnreachable(StoreError, kind=Kind.UNAVAILABLE):
 
 
 class StoreDiskFull(StoreUnreachable, kind=Kind.UNAVAILABLE):
-    """The disk of the store is full.
-
-    :ivar without_address: the message without the address of the store.
-    """
+    """The disk of the store is full."""
 
     def __init__(self, where: str) -> None:
         message = "is full: nothing can be written. Free space on it, or move the store to a larger one."
@@ -71,10 +65,7 @@ class StoreDiskFull(StoreUnreachable, kind=Kind.UNAVAILABLE):
 
 
 class StoreFileReplaced(StoreUnreachable, kind=Kind.UNAVAILABLE):
-    """The embedded store's file was deleted or replaced while a process used it.
-
-    :ivar without_address: the message without the path.
-    """
+    """The embedded store's file was deleted or replaced while a process used it."""
 
     def __init__(self, where: str) -> None:
         message = (
@@ -86,10 +77,7 @@ class StoreFileReplaced(StoreUnreachable, kind=Kind.UNAVAILABLE):
 
 
 class StoreTooSlow(StoreError, kind=Kind.UNAVAILABLE):
-    """The store took too long to answer.
-
-    :ivar without_address: the message without the address of the store.
-    """
+    """The store took too long to answer."""
 
     def __init__(self, where: str) -> None:
         message = (
@@ -101,10 +89,7 @@ class StoreTooSlow(StoreError, kind=Kind.UNAVAILABLE):
 
 
 class SchemaOutOfDate(StoreError, kind=Kind.UNAVAILABLE):
-    """The store's schema is out of date.
-
-    :ivar without_address: the message without the address of the store.
-    """
+    """The store's schema is out of date."""
 
     def __init__(self, where: str, found: str | None, needed: str) -> None:
         state = f"is at revision {found}" if found else "has no Snowpack tables yet"
@@ -114,10 +99,7 @@ class SchemaOutOfDate(StoreError, kind=Kind.UNAVAILABLE):
 
 
 class UnknownRevision(StoreError, kind=Kind.UNAVAILABLE):
-    """The store's schema is newer than this version.
-
-    :ivar without_address: the message without the address of the store.
-    """
+    """The store's schema is newer than this version."""
 
     def __init__(self, where: str, found: str, newest: str) -> None:
         message = (

@@ -48,8 +48,6 @@ def lease_columns() -> tuple[sa.Column[Any], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """A row whose lease has expired."""
-
     key: str
     attempt_id: str
     holder: str
@@ -60,7 +58,6 @@ class Leases:
     """The lease-and-fence statements of one table.
 
     :param table: has :func:`lease_columns`.
-    :param key: the primary key.
     :param order: the order of claims; needs a partial index on these columns where ``claimed_at`` is null.
     :param group: a claim takes only rows with its value of this column, which then comes first in that index.
     :param returning: further columns that a claim returns.
@@ -140,7 +137,6 @@ class Leases:
         """Return the parameters of ``claim_next`` (without ``key``), ``claim_key`` and ``take_over``.
 
         :param until: the end of the lease.
-        :param group: the value of the ``group`` column, if any.
         """
         values = {"b_holder": holder, "b_attempt": attempt_id, "b_now": now, "b_until": until}
         values = values if group is None else {**values, "b_group": group}

@@ -43,7 +43,6 @@ class Keyset:
     """The order of a list, by columns whose values together are unique and never change.
 
     :param columns: of type ``UtcDateTime``, ``Text`` or an integer type, without nulls; an index begins with them.
-    :param descending: the highest first.
     """
 
     def __init__(self, *columns: sa.Column[Any], descending: bool = False) -> None:
@@ -68,7 +67,6 @@ class Keyset:
         return here < there if self._descending else here > there
 
     def up_to(self, place: Place) -> sa.ColumnElement[bool]:
-        """Return the condition for the rows up to and including this place."""
         here, there = sa.tuple_(*self.columns), self._literal(place)
         return here >= there if self._descending else here <= there
 
@@ -84,7 +82,6 @@ class Keyset:
 
     @staticmethod
     def cursor(*place: Any) -> str:
-        """Return the cursor for the rows after this place."""
         values = [value.isoformat() if isinstance(value, datetime) else value for value in place]
         return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
 
@@ -132,7 +129,6 @@ def search_pages(
     """Filter a list by what a statement cannot select, until a page is full or ``at_most`` entries were searched.
 
     :param read: returns up to so many entries after a place.
-    :param batch: how many entries to read at a time.
     """
     chosen: list[T] = []
     searched, more = 0, True

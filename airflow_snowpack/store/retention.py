@@ -82,7 +82,6 @@ class Pruner:
     """Deletes old rows of several kinds, one batch per step.
 
     :param older_than: the retention period; a kind may keep its rows longer.
-    :param dry_run: count rows instead of deleting them.
     :ivar rows: the number of rows deleted so far, by table.
     """
 

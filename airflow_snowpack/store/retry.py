@@ -63,7 +63,6 @@ def is_unusable(error: DBAPIError) -> bool:
 
 
 def is_disk_full(error: DBAPIError) -> bool:
-    """Return whether the database's disk is full."""
     code = getattr(error.orig, "sqlite_errorcode", None)
     is_full = code is not None and code & 0xFF == sqlite3.SQLITE_FULL
     return is_full or getattr(error.orig, "sqlstate", None) == DISK_FULL

@@ -33,7 +33,6 @@ def _number(index: sa.Index, table: sa.Table) -> None:
 def partial_index(
     name: str, *columns: sa.ColumnElement[Any], where: sa.ColumnElement[bool] | sa.TextClause, unique: bool = False
 ) -> sa.Index:
-    """Return a partial index for both databases."""
     return sa.Index(name, *columns, unique=unique, postgresql_where=where, sqlite_where=where)
 
 

@@ -45,8 +45,6 @@ MAX_INSTANCES = 20
 
 
 class Role(StrEnum):
-    """The work of a background process."""
-
     WORKER = "worker"
     SWEEPER = "sweeper"
     SCHEDULER = "scheduler"
@@ -85,7 +83,6 @@ class SignOfLife:
 
     :param instance: its name; ``None`` for this process.
     :param period: the longest time between two signs.
-    :param detail: see :class:`Sign`; the host is added.
     """
 
     def __init__(

@@ -43,7 +43,6 @@ class StoreSize:
 
 
 def read_size(store: Store) -> StoreSize:
-    """Return the size of the store as the database estimates it."""
     return store.read(_on_postgres if store.is_postgres else _on_sqlite)
 
 

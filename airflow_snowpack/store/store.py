@@ -121,7 +121,6 @@ class Store:
     read = single
 
     def all(self, query: sa.Executable, values: Mapping[str, Any] | None = None) -> Sequence[sa.Row[Any]]:
-        """Return the rows of a query."""
         return self.read(lambda conn: conn.execute(query, values).all())
 
     def first(self, query: sa.Executable, values: Mapping[str, Any] | None = None) -> sa.Row[Any] | None:
@@ -133,7 +132,6 @@ class Store:
         return self.read(lambda conn: conn.execute(query, values).scalar())
 
     def scalars(self, query: sa.Executable) -> Sequence[Any]:
-        """Return the first column of each row of a query."""
         return self.read(lambda conn: conn.execute(query).scalars().all())
 
     def ids_beginning(self, ids: sa.ColumnElement[str], text: str, limit: int, *where: sa.ColumnElement[bool]) -> list[str]:

@@ -30,7 +30,6 @@ class Worker:
     """Works in rounds.
 
     :param work: one round; returns whether there is more to do at once.
-    :param name: of the thread.
     :param failure: the start of the log line of a failed round: ``tables_not_polled``.
     :param every: the pause between two rounds.
     :param retry_after: the pause after a failed round; ``None`` for ``every``.
@@ -85,7 +84,6 @@ class Worker:
                 stop.wait(self.pause_s)
 
     def start(self) -> None:
-        """Start working in a separate thread."""
         self._thread.start()
 
     def stop(self, wait: timedelta = timedelta(0)) -> None:

@@ -58,8 +58,6 @@ class InvalidConnection(SnowpackError, kind=Kind.MISCONFIGURED):
 
 @dataclass(frozen=True)
 class EnvironmentConnection:
-    """A connection from the environment or the file."""
-
     conn_id: str
     conn_type: str | None = None
     host: str | None = None

@@ -55,12 +55,10 @@ class Ruling(NamedTuple):  # costs a tenth of a dataclass when a DAG file is par
 
 
 def met(text: str) -> Ruling:
-    """Return the ruling that a constraint is met."""
     return Ruling(Verdict.MET, text)
 
 
 def later(text: str, not_before: datetime | None = None, waits_for: str | None = None) -> Ruling:
-    """Return the ruling that a constraint is not met now."""
     return Ruling(Verdict.LATER, text, not_before, waits_for)
 
 
@@ -111,7 +109,6 @@ class RequiredFacts(NamedTuple):
 
     @classmethod
     def merged(cls, facts: Iterable[RequiredFacts]) -> RequiredFacts:
-        """Return the union of these facts."""
         every = list(facts)
         if len(every) < 2:
             return every[0] if every else cls()

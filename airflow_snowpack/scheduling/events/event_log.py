@@ -60,8 +60,6 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """An event with its number in the log."""
-
     id: int
     event: Event
     recorded_at: datetime
@@ -126,7 +124,6 @@ class Backlog:
 
 
 def read_backlog(store: Store) -> Backlog:
-    """Return how far matching is behind."""
     unread = sa.select(sa.func.count(), sa.func.min(events.c.recorded_at)).where(events.c.id > MATCHED_TO).subquery()
     newest = sa.select(sa.func.max(events.c.id)).scalar_subquery()
     row: Any = store.first(sa.select(sa.func.coalesce(newest, 0), MATCHED_TO, unread))

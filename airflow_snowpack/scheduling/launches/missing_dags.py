@@ -41,7 +41,6 @@ class MissingDags:
         self._next_at: datetime | None = None
 
     def step(self) -> None:
-        """Check the next DAGs."""
         now = self._store.clock()
         if self._next_at is not None and now < self._next_at:
             return
@@ -70,7 +69,6 @@ def delete_without_dag(schedules: Schedules, *, older_than: timedelta, dry_run: 
     """Delete the schedules whose DAG has been missing for this long, and return their names; registered runs stay.
 
     :param older_than: at least :data:`KEEP`, whatever is requested.
-    :param dry_run: only return the names.
     """
     store, now, problem = schedules.store, schedules.store.clock(), source_problems.c
     gone = sa.select(schedule_rows.c.name).join(

@@ -194,7 +194,6 @@ class Runs:
 
         A run that ended in one state and was then marked with another by hand has ended twice: each state counts once.
 
-        :param state: ``success`` or ``failed``.
         :param at: the run's end date; ``began_at``: its start date, ``None`` for a run that never began.
         :param seen_at: when Airflow showed the end to a process that polled for it.
         :returns: whether the end was not recorded before.

@@ -47,8 +47,6 @@ REQUEST_LIMIT = 250
 
 
 class Checker:
-    """Evaluates the pending runs that are due."""
-
     def __init__(self, store: Store, airflow: AirflowPort) -> None:
         self._store = store
         self._airflow = airflow

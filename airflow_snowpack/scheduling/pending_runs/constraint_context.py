@@ -161,7 +161,6 @@ class ConstraintFacts:
         self._lowest_priority = 0
 
     def read(self, runs: Sequence[Schedule | Wanted]) -> None:
-        """Read what the constraints of these runs require."""
         required = {each.name: RequiredFacts.of(each.constraints, each.dag_id) for each in runs}
         together = RequiredFacts.merged(required.values())
         self.members = dags_of_groups(self.conn, together.groups)

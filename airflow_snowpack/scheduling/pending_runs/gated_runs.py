@@ -64,7 +64,6 @@ class GatedRun:
 
     :param not_before: no constraint is evaluated before this time; ``None`` if unknown.
     :param waits_for: the key of the queue that it waits in.
-    :param reasons: the results of the last evaluation.
     """
 
     place: GatePlace

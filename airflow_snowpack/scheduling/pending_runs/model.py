@@ -92,7 +92,6 @@ class PendingRun:
     :param expires_at: until when it may wait for its constraints.
     :param next_check_at: when it is evaluated next; ``None`` if only an event can change it.
     :param waits_for: the key of the queue that it waits in.
-    :param reasons: the last results of its trigger and its constraints.
     :param run_id: of its DAG run, once reserved.
     """
 
@@ -269,7 +268,6 @@ class PendingQueue:
         return OLDEST_FIRST.page(rows, limit, lambda row: QueuedRun(pending_from(row), row.problem))
 
     def count_by_state(self) -> dict[PendingState, int]:
-        """Return the number of pending runs in each state of the queue."""
         of_open = sa.select(pending_jobs.c.state, sa.func.count().label("number")).where(is_open).group_by(pending_jobs.c.state)
         reserved = sa.select(sa.literal(PendingState.LAUNCH.value), sa.func.count()).select_from(launches)
         found = {PendingState(row.state): row.number for row in self._store.all(sa.union_all(of_open, reserved))}
