@@ -42,9 +42,8 @@ Take = Callable[[sa.Connection, Mapping[str, Any]], "sa.Row[Any] | None"]
 
 
 class Claims(JobReader):
-    """The worker's part of the lifecycle.
-
-    :param orphans: ends what a killed worker left running on a Spark server; without it, the table stays locked.
+    """The worker's part of the lifecycle; ``orphans`` ends what a killed worker left on a Spark server, or its table stays
+    locked.
     """
 
     def __init__(

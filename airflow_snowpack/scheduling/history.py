@@ -19,10 +19,7 @@ from airflow_snowpack.store.tables.schedules import schedule_history, schedule_r
 
 @dataclass(frozen=True, slots=True)
 class ScheduleEntry:
-    """One entry of a schedule's history.
-
-    :param what: such as ``created``, ``triggered``, ``launched``, ``discarded``, ``ticks_missed``.
-    """
+    """One entry of a schedule's history, such as ``created``, ``triggered``, ``launched``, ``discarded`` or ``ticks_missed``."""
 
     id: int
     schedule: str

@@ -285,10 +285,8 @@ class RegisteredRuns:
         after: str | None = None,
         limit: int = 1_000,
     ) -> list[StoredRun]:
-        """Return registered runs by name.
-
-        :param search: part of the name or the DAG's id, ignoring case.
-        :param after: return only later names, for the next page.
+        """Return registered runs by name after the name ``after``; ``search`` matches part of a name or a DAG's id, ignoring
+        case.
         """
         query = matching(_with_clock(), dag_id=dag_id, enabled=enabled, search=search, after=after).limit(limit)
         return [_stored_from(row) for row in self.store.all(query)]

@@ -84,10 +84,7 @@ class ScheduleOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What waits for a schedule, and is discarded if what decides when it runs changes.
-
-    :param runs: its pending runs, including those that wait to be started.
-    """
+    """What waits for a schedule, even to be started, and is discarded if what decides when it runs changes."""
 
     runs: int = 0
     events: int = 0
@@ -215,11 +212,7 @@ class Schedules:
         after: str | None = None,
         limit: int = 1_000,
     ) -> list[StoredSchedule]:
-        """Return schedules by name.
-
-        :param search: part of the name or the DAG's id, ignoring case.
-        :param after: return only later names, for the next page.
-        """
+        """Return schedules by name after the name ``after``; ``search`` matches part of a name or a DAG's id, ignoring case."""
         query = matching(sa.select(schedules), dag_id=dag_id, enabled=enabled, search=search, after=after).limit(limit)
         return [_stored_from(row) for row in self.store.all(query)]
 

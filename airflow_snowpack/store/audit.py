@@ -104,11 +104,7 @@ class AuditTrail:
         return self._read(sa.select(audit_trail).where(_about(subject)).order_by(audit_trail.c.id))
 
     def latest(self, limit: int = 100, before: int | None = None, subject: str | None = None) -> list[AuditEntry]:
-        """Return the newest entries first.
-
-        :param before: only entries older than this id, for the next page.
-        :param subject: only entries of this job, table or switch.
-        """
+        """Return the newest entries first, all or those of one subject; for the next page only those before an id."""
         query = sa.select(audit_trail).order_by(audit_trail.c.id.desc()).limit(limit)
         query = query if before is None else query.where(audit_trail.c.id < max(0, min(before, LAST_ID)))
         return self._read(query if subject is None else query.where(_about(subject)))

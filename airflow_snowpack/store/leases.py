@@ -106,10 +106,7 @@ class Leases:
         return due.limit(sa.literal_column("1")).with_for_update(skip_locked=True).scalar_subquery()
 
     def claim_where(self, *where: sa.ColumnElement[bool]) -> Any:
-        """Return the statement that claims the row that meets these conditions.
-
-        ``key == search(…)``, unlike a join, keeps it at two index look-ups under a generic plan.
-        """
+        """Return the statement that claims the row that meets these conditions; ``key == search(…)`` costs two index look-ups."""
         row = self.table.c
         return (
             sa.update(self.table)
@@ -134,9 +131,8 @@ class Leases:
         key: str | None = None,
         group: str | None = None,
     ) -> dict[str, Any]:
-        """Return the parameters of ``claim_next`` (without ``key``), ``claim_key`` and ``take_over``.
-
-        :param until: the end of the lease.
+        """Return the parameters of ``claim_next`` (without ``key``), ``claim_key`` and ``take_over``; the lease ends at
+        ``until``.
         """
         values = {"b_holder": holder, "b_attempt": attempt_id, "b_now": now, "b_until": until}
         values = values if group is None else {**values, "b_group": group}

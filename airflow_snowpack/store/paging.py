@@ -105,11 +105,7 @@ class Keyset:
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[T, At]):
-    """One page of a search.
-
-    :param next: the place after which the next page begins; ``None`` for the last page.
-    :param searched: the number of entries searched.
-    """
+    """One page of a search; ``next`` is the place before the next page, ``searched`` the number of entries searched."""
 
     items: tuple[T, ...]
     next: At | None

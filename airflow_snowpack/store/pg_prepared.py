@@ -41,10 +41,7 @@ Read = Callable[[bytes], Any]
 
 
 class PgPrepared:
-    """A statement for Postgres that returns at most one row.
-
-    :param statement: with a bind parameter for each value, and named columns or ``RETURNING``.
-    """
+    """A statement for Postgres that returns at most one row, with bind parameters, and named columns or ``RETURNING``."""
 
     def __init__(self, statement: Any) -> None:
         compiled = statement.compile(dialect=_DIALECT)

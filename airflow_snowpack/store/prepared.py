@@ -23,10 +23,7 @@ FEW = 4
 
 
 class PreparedStatement:
-    """A statement that returns or writes rows.
-
-    :param statement: with a bind parameter for each variable value; one statement, or one for each dialect.
-    """
+    """A statement that returns or writes rows, with bind parameters; one for both dialects, or one for each."""
 
     def __init__(self, statement: Any) -> None:
         self._statements = statement if isinstance(statement, Mapping) else {"postgresql": statement, "sqlite": statement}

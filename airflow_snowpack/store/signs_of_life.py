@@ -79,11 +79,7 @@ _sign_from = row_mapper(Sign, period=lambda row: timedelta(seconds=row.period_s)
 
 
 class SignOfLife:
-    """Reports one instance of a role.
-
-    :param instance: its name; ``None`` for this process.
-    :param period: the longest time between two signs.
-    """
+    """Reports one instance of a role, by default this process; ``period`` is the longest time between two signs."""
 
     def __init__(
         self,

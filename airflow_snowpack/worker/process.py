@@ -69,7 +69,8 @@ def run_worker(
 ) -> None:
     """Run jobs until SIGTERM or SIGINT. Call it in the main thread.
 
-    A signal fails the running job, unlocks its table and ends the process with 1 in about two seconds; between jobs it returns.
+    On a signal, the running job fails, its table is unlocked and the process exits with 1, in two seconds; an idle worker
+    returns.
 
     :param spark: runs the jobs of its catalog; jobs of other catalogs are left to other workers.
     :param name: the worker's name in its claims; ``None`` for host and process id.

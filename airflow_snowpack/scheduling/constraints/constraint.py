@@ -123,10 +123,7 @@ class RequiredFacts(NamedTuple):
 
 
 class ConstraintContext(Protocol):
-    """The facts about one pending run.
-
-    :ivar triggered_at: since when its trigger is satisfied.
-    """
+    """The facts about one pending run, whose trigger is satisfied since ``triggered_at``."""
 
     now: datetime
     dag_id: str

@@ -188,10 +188,7 @@ class Reservation:
 
 
 def reserve_runs(conn: sa.Connection, store: Store, reservations: Sequence[Reservation]) -> None:
-    """Reserve runs for the launcher, in as many statements as for one run; runs that use pools or loads need more.
-
-    The caller restarts the periods of their schedules.
-    """
+    """Reserve runs in as many statements as for one, except for their slots; the caller restarts their schedules' periods."""
     now = store.clock()
     conn.execute(sa.insert(schedule_runs), [{**one.run, "reserved_at": now} for one in reservations])
     for one in reservations:

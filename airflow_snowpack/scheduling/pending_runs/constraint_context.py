@@ -345,10 +345,7 @@ class Rulings:
 
     @property
     def waits_for(self) -> str | None:
-        """The key of the queue that it waits in; ``None`` while it waits for a time.
-
-        Ends of runs come first, because they are reported; free slots must be polled for.
-        """
+        """The key of its queue, ends of runs before free slots, which must be polled for; ``None`` while it waits for a time."""
         if self.not_before is not None:
             return None
         keys = [ruling.waits_for for ruling in self._later if ruling.waits_for is not None]

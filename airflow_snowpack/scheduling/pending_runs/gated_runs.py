@@ -60,11 +60,7 @@ class GatePlace:
 
 @dataclass(frozen=True, slots=True)
 class GatedRun:
-    """A run at a gate.
-
-    :param not_before: no constraint is evaluated before this time; ``None`` if unknown.
-    :param waits_for: the key of the queue that it waits in.
-    """
+    """A run at a gate; no constraint is evaluated before ``not_before``, and ``waits_for`` is the key of its queue."""
 
     place: GatePlace
     state: GateState
