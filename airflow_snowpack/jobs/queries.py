@@ -60,8 +60,7 @@ class JobReader:
 
     def find_owned(self, owner: str) -> Job | None:
         """Return the pending or running job of this owner, if any."""
-        # An owner has few jobs, but the queue may be long. Unlike EXISTS, a scalar subquery is never turned into a join that
-        # starts from the queue.
+        # An owner has few jobs, but the queue may be long: unlike EXISTS, a scalar subquery never becomes a join from the queue.
         is_active = sa.select(job_queue.c.job_id).where(job_queue.c.job_id == jobs.c.job_id).scalar_subquery().is_not(None)
         query = sa.select(jobs).where(jobs.c.owner == storable(owner), is_active).order_by(jobs.c.submitted_at.desc()).limit(1)
         row = self.store.first(query)

@@ -131,9 +131,7 @@ class Leases:
         key: str | None = None,
         group: str | None = None,
     ) -> dict[str, Any]:
-        """Return the parameters of ``claim_next`` (without ``key``), ``claim_key`` and ``take_over``; the lease ends at
-        ``until``.
-        """
+        """Return the parameters of ``claim_next`` (no ``key``), ``claim_key`` and ``take_over``; the lease ends at ``until``."""
         values = {"b_holder": holder, "b_attempt": attempt_id, "b_now": now, "b_until": until}
         values = values if group is None else {**values, "b_group": group}
         return values if key is None else {**values, "b_key": key}

@@ -90,8 +90,7 @@ def _configure_sqlite(connection: DBAPIConnection, _record: Any) -> None:
 
 
 def _limit_sqlite(connection: DBAPIConnection, _record: Any) -> None:
-    # SQLite has no statement timeout: this interrupts a statement (SQLITE_INTERRUPT) when the deadline of the current work has
-    # passed.
+    # SQLite has no statement timeout: this interrupts a statement once the deadline of the current work has passed.
     connection.set_progress_handler(is_overdue, SQLITE_STEPS_BETWEEN_LOOKS)
 
 
@@ -103,12 +102,11 @@ def _open_postgres(url: sa.URL, deadlines: Deadlines | None, pool: Mapping[str, 
         url.set(drivername="postgresql+psycopg"),
         connect_args={
             "autocommit": True,
-            # psycopg deallocates prepared statements at every rollback; ``pg_prepared.py`` prepares the statements that are worth
-            # it.
+            # psycopg deallocates prepared statements at every rollback; ``pg_prepared.py`` prepares those that are worth it.
             "prepare_threshold": None,
             "connect_timeout": POSTGRES_CONNECT_TIMEOUT_S if deadlines is None else int(deadlines.connect.total_seconds()),
             "client_encoding": "utf8",
-            # Detects a connection that a firewall dropped within half a minute: a heartbeat must not wait longer.
+            # Detects within half a minute a connection that a firewall dropped: a heartbeat must not wait longer.
             "keepalives_idle": 15,
             "keepalives_interval": 5,
             "keepalives_count": 3,

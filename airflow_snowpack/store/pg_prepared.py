@@ -1,7 +1,7 @@
 """Runs a statement on Postgres below the driver's cursor, for the few whose speed limits throughput.
 
 SQLAlchemy and psycopg cost more per execution than Postgres needs for a claim. A :class:`PgPrepared` is compiled once, prepared
-once per connection, and sends and reads values as text by its column types. It is equivalent to ``conn.execute(statement,
+once per connection, and sends and reads values as text by its column types. Otherwise it equals ``conn.execute(statement,
 values).first()``: same transaction, same errors, same retries.
 
     CLAIM = PgPrepared(sa.update(job_queue)….returning(…))

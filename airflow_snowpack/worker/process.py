@@ -69,8 +69,7 @@ def run_worker(
 ) -> None:
     """Run jobs until SIGTERM or SIGINT. Call it in the main thread.
 
-    On a signal, the running job fails, its table is unlocked and the process exits with 1, in two seconds; an idle worker
-    returns.
+    On a signal, the running job fails, its table is unlocked and the process exits with 1 in two seconds; an idle one returns.
 
     :param spark: runs the jobs of its catalog; jobs of other catalogs are left to other workers.
     :param name: the worker's name in its claims; ``None`` for host and process id.

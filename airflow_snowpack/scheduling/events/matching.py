@@ -26,8 +26,7 @@ from airflow_snowpack.store.tables.schedules import ABSORBS, OPEN
 # The number of events after a number, limited, and the number of the last of them.
 AHEAD = sa.text("SELECT count(*), max(id) FROM (SELECT id FROM events WHERE id > :after ORDER BY id LIMIT :most) AS ahead")
 
-# Events recorded before the trigger began to listen do not count (by number), nor events that happened before and were recorded
-# later.
+# Events recorded before the trigger began to listen do not count (by number), nor earlier ones that were recorded later.
 LISTENS = "t.event_key = e.key AND t.counts_after < e.id AND t.counts_from <= e.at"
 NEW_JOB = "pending_id, schedule, generation, dag_id, state, priority, created_at, next_check_at, counted_to, progress, reasons"
 # Not those that wait for constraints: their trigger is satisfied, and more events do not change when they may start. Nor those

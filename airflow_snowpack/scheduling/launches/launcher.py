@@ -123,8 +123,7 @@ class Launcher:
 
     def _finish(self, launch: sa.Row[Any]) -> None:
         def write(conn: sa.Connection) -> bool:
-            # The pending run first, then its launch, as in a change of the schedule, with which this transaction would otherwise
-            # deadlock.
+            # The pending run first, then its launch, as in a change of the schedule: otherwise the two could deadlock.
             wanted = self._is_wanted(conn, launch.pending_id, locked=True)
             if not conn.execute(LEASES.release, {"b_key": launch.pending_id, "b_attempt": launch.attempt_id}).rowcount:
                 return False

@@ -213,8 +213,7 @@ def lock_batch(
     rows = conn.execute(sa.select(pending_jobs).where(*due).order_by(*in_order).with_for_update(skip_locked=True)).all()
     names = sorted({row.schedule for row in rows})
     named: sa.Select[Any] = sa.select(schedules.c.name, schedules.c.generation, schedules.c.definition)
-    # A transaction that changes a schedule has locked its row and will need the pending run: the run is left for later, which
-    # avoids a deadlock.
+    # A transaction that changes a schedule has locked its row and will need the run, which is therefore left for later.
     shared = named.where(schedules.c.name.in_(names)).order_by(schedules.c.name).with_for_update(read=True, skip_locked=True)
     current = {row.name: row for row in conn.execute(shared)} if names else {}
     missing = [name for name in names if name not in current]

@@ -187,7 +187,7 @@ slot_holds = sa.Table(
     sa.Column("amount", sa.BigInteger, nullable=False),
     sa.Column("shown_at", UtcDateTime),
 )
-"""What released runs take of a pool or a load until Airflow shows it."""
+"""What reserved runs take of a pool or a load until Airflow shows it."""
 
 dag_successes = sa.Table(
     "dag_successes",
