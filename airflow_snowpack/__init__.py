@@ -1,6 +1,6 @@
 """Keeps Apache Iceberg tables healthy from Airflow.
 
-Airflow decides when, the store decides who, Spark does the work, and a fence makes sure that only one attempt ever counts.
+Airflow decides when work runs, the store which worker runs it, and Spark does it; a fence ensures that only one attempt counts.
 """
 
 __version__ = "0.1.0"

@@ -7,9 +7,9 @@
     with DAG("audit", schedule=maintained_tables()): ...                   # after any table was maintained
     with DAG("warm_up", schedule=build_asset("flights_by_tail")): ...      # after another build became the current one
 
-Only work that was done emits an event: a dry run does not, nor does a build that is older than the current one. An event's
-``extra`` has the job, and the table's numbers before and after; for a build the run, the publication and the rows. A DAG that is
-scheduled on what it maintains or builds emits no event on it, since it would start itself.
+A dry run emits no event, and neither does a build that is older than the current one. An event's ``extra`` has the job and the
+table's numbers before and after; for a build, the run, the publication and the rows. A DAG that is scheduled on what it maintains
+or builds emits no event on it: it would start itself.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ def iceberg_asset(table: str, *, catalog: str | None = None, catalog_conn_id: st
 
     :param table: ``database.table``.
     :param catalog: the catalog's name; ``None`` for the installation's.
-    :param catalog_conn_id: the catalog's Airflow connection; ``None`` for the installation's. A table of another catalog is an
-        asset of its own, ``iceberg://catalog/database/table?catalog_conn_id=…``. The connection itself is not read.
-    :param watched: the table's arrivals instead, ``iceberg://catalog/database/table?events=arrivals``: an asset of its own, on
-        which only an :class:`IcebergTableWatcher` emits events. So maintenance starts no DAG that waits for data, and what a task
-        writes counts once.
-    :raises InvalidTableName: it is not a table's name.
+    :param catalog_conn_id: the catalog's Airflow connection, which is not read; ``None`` for the installation's. A table of
+        another catalog is a separate asset, ``iceberg://catalog/database/table?catalog_conn_id=…``.
+    :param watched: return the asset of the table's arrivals, ``iceberg://catalog/database/table?events=arrivals``, on which only
+        an :class:`IcebergTableWatcher` emits events. Maintenance starts no DAG that waits for data, and a task's writes count
+        once.
+    :raises InvalidTableName: the name of the table is not valid.
     """
     from airflow_snowpack.iceberg.names import TableName
 
@@ -85,7 +85,7 @@ def maintained_tables() -> AssetAlias:
 
 
 def maintenance_outlet(table: str, *, dry_run: bool | str, catalog_conn_id: str | None = None) -> Asset | AssetAlias | None:
-    """Return the outlet of a task that maintains this table: its asset if everything is known now, otherwise the alias.
+    """Return the outlet of a task that maintains this table: its asset if the name is known at parse time, otherwise the alias.
 
     Airflow emits an event on every declared asset of a task that succeeds, so a task that may be a dry run must not declare one.
     """
@@ -120,7 +120,7 @@ def _record(context: Context, outlet: Asset | AssetAlias, asset: Asset, extra: M
 def build_asset(dataset: str) -> Asset:
     """Return the asset ``snowpack://builds/dataset``.
 
-    :raises InvalidBuild: it is not the name of a dataset.
+    :raises InvalidBuild: the name of the dataset is not valid.
     """
     from airflow_snowpack.builds.layout import check_dataset
 
@@ -133,7 +133,6 @@ def published_builds() -> AssetAlias:
 
 
 def publication_outlet(dataset: object) -> Asset | AssetAlias:
-    """Return the outlet of a task that publishes this dataset."""
     return build_asset(dataset) if isinstance(dataset, str) and not is_template(dataset) else published_builds()
 
 
@@ -143,7 +142,7 @@ def record_publication(context: Context, outlet: Asset | AssetAlias, dataset: st
 
 
 def withhold_event(context: Context, outlet: Asset | AssetAlias) -> None:
-    """Emit no event on a declared asset. Airflow reads the outlets of a task after it has succeeded, from the copy that runs."""
+    """Emit no event on a declared asset. Airflow reads the outlets after the task has succeeded, from the operator that ran."""
     task = context["ti"].task
     task.outlets = [each for each in task.outlets if each != outlet]
 
@@ -164,7 +163,7 @@ def declare_outlet(operator: BaseOperator, outlet: Asset | AssetAlias | None, al
 
 
 def is_started_by(dag: DAG, outlet: Asset | AssetAlias) -> bool:
-    """Return whether an event on this asset starts the DAG; its own task must not emit one, or the DAG would run for ever."""
+    """Return whether an event on this asset starts the DAG, whose own tasks must then emit none: it would run for ever."""
     return _address(outlet) in {_address(leaf) for leaf in condition_leaves(getattr(dag.timetable, "asset_condition", None))}
 
 
@@ -178,7 +177,7 @@ def condition_leaves(condition: Any) -> Iterator[Any]:
 
 
 def _address(asset: Any) -> str | None:
-    """Return what identifies an asset, whatever its group and extra are."""
+    """Return what identifies an asset, regardless of its group and extra."""
     return getattr(asset, "uri", None) or getattr(asset, "name", None)
 
 

@@ -1,4 +1,4 @@
-"""The pause before another attempt, which doubles with each one up to a limit.
+"""The pause before the next attempt: it doubles with each attempt, up to a limit.
 
 >>> backoff(timedelta(seconds=5), 3, timedelta(minutes=5))
 datetime.timedelta(seconds=40)
@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 MAX_DOUBLINGS = 20
-"""Beyond that, the product would soon be no period any more."""
+"""More doublings would overflow a ``timedelta``."""
 
 
 def backoff(first: timedelta, doublings: int, longest: timedelta) -> timedelta:

@@ -1,11 +1,11 @@
-"""Bounds what users write in YAML and JSON before it is read: a few hundred bytes of aliases can expand to billions of values,
-and what is nested hundreds of levels deep exceeds the recursion limit of what shows it later.
+"""Bounds YAML and JSON from users before they are parsed: a few hundred bytes of aliases can expand to billions of values, and
+deep nesting exceeds the recursion limit of whatever shows the value later.
 
-check_yaml("default: {cadence: 12h}")       # raises YamlTooLarge with the bound and the line
-is_too_deep(b'{"conf": {"days": 7}}')       # False
+    check_yaml("default: {cadence: 12h}")       # raises YamlTooLarge with the bound and the line
+    is_too_deep(b'{"conf": {"days": 7}}')       # False
 
-The parser's events are counted in one pass without recursion, each alias with all values that it refers to. Anchors, aliases and
-merge keys remain usable for sharing values.
+The parser's events are counted in one pass without recursion; an alias counts as all values that it refers to. Anchors, aliases
+and merge keys remain usable for sharing values.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1024 * 1024
 MAX_VALUES = 100_000
-"""Of a text, with the values that its aliases refer to: keys, values, lists and mappings."""
+"""Keys, values, lists and mappings of a text, including the values that its aliases refer to."""
 MAX_DEPTH = 50
 MAX_PLAIN = 3_500
-"""Characters of a value without quotes. YAML may read it as a number, in quadratic time, and Python shows up to 4,300 digits."""
+"""Characters of an unquoted value. YAML may read it as a number, in quadratic time, and Python shows at most 4,300 digits."""
 STRING = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 
 
 class YamlTooLarge(ValueError):
     """The text exceeds a bound.
 
-    :ivar line: where, from 1.
+    :ivar line: its number, from 1.
     """
 
     def __init__(self, problem: str, line: int) -> None:
@@ -37,7 +37,7 @@ class YamlTooLarge(ValueError):
 
 
 def check_yaml(text: str) -> None:
-    """Continue if the text is within all bounds, as far as it is YAML.
+    """Check that the text is within all bounds.
 
     :raises YamlTooLarge: it is not.
     :raises yaml.YAMLError: it is not YAML.
@@ -66,11 +66,11 @@ class _Counter:
     def __init__(self) -> None:
         self._values = 0
         self._known: dict[str, tuple[int, int]] = {}
-        """By anchor: how many values it has, and how deep they are nested."""
+        """The number of values and the depth of each anchor."""
         self._open: list[tuple[str | None, int]] = []
-        """The anchors of the collections around the event, and the values before each."""
+        """The anchor of each collection around the event, and the number of values before it."""
         self._deepest: list[int] = [0]
-        """How deep the values are nested in the text and in each of these collections."""
+        """The depth of the values in the text and in each open collection."""
 
     def add(self, event: Any) -> None:
         import yaml

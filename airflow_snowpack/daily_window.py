@@ -6,8 +6,8 @@
     >>> night.next_end(datetime(2026, 7, 1, 21, 30, tzinfo=UTC))
     datetime.datetime(2026, 7, 2, 4, 0, tzinfo=datetime.timezone.utc)
 
-On the day the clocks change, the wall clock decides: an hour that comes twice counts twice, and of one that is left out there is
-nothing. A window that the clocks leave out as a whole opens when they have changed, for as long as on any other day.
+On the day the clocks change, the wall clock decides: an hour that occurs twice counts twice, and a skipped hour does not count. A
+window that is skipped as a whole opens when the clocks have changed, for as long as on any other day.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 ONE_DAY = timedelta(days=1)
 FEW_DAYS = 4
-"""Any window begins and ends within as many: a zone has left out a whole day before."""
+"""Any window begins and ends within this many days: a zone has skipped a whole day before."""
 
 
 def parse_minute(value: object) -> time:
-    """:raises ValueError: it is no time of day to the minute."""
+    """:raises ValueError: it is not a time of day to the minute."""
     parsed = value if isinstance(value, time) else None
     if isinstance(value, str) and len(value) == len("HH:MM"):
         with suppress(ValueError):
@@ -40,7 +40,7 @@ def parse_minute(value: object) -> time:
 def check_zone(name: str) -> str:
     """Return the name of an IANA zone.
 
-    :raises ValueError: it is none.
+    :raises ValueError: there is no such zone.
     """
     try:
         ZoneInfo(name)
@@ -51,9 +51,9 @@ def check_zone(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DailyWindow:
-    """``[start, end)`` of each day by the clocks of a zone; it may go past midnight.
+    """The time ``[start, end)`` of each day by the clocks of a zone; it may wrap past midnight.
 
-    :param start: to the minute, and other than the end.
+    :param start: to the minute; must differ from the end.
     :param zone: an IANA zone.
     """
 
@@ -65,7 +65,7 @@ class DailyWindow:
         return f"{self.start:%H:%M}-{self.end:%H:%M} {self.zone}"
 
     def contains(self, moment: datetime) -> bool:
-        """Whether the window is open at a moment."""
+        """Return whether the window is open at a moment."""
         start, end, local = self.start, self.end, moment.astimezone(ZoneInfo(self.zone))
         wall = local.time()
         if start <= wall < end if start < end else wall >= start or wall < end:
@@ -74,7 +74,7 @@ class DailyWindow:
 
     def next_start(self, now: datetime) -> datetime:
         """Return the first moment after ``now`` at which the window is open, in UTC."""
-        # One of its starts, or one at which the clock leaps into it.
+        # The window starts, or the clocks skip forward into it.
         return min(moment for moment in self._changes(self.start, now) if moment > now and self.contains(moment))
 
     def next_end(self, now: datetime) -> datetime:
@@ -89,10 +89,10 @@ class DailyWindow:
         return [*(each.replace(fold=fold).astimezone(UTC) for each in days for fold in (0, 1)), *_leaps(zone, now), *moved]
 
     def _moved(self, first: date, days: int) -> Iterator[tuple[datetime, datetime]]:
-        """Yield when the window opens and closes on those days on which the clocks leave it out as a whole."""
+        """Yield when the window opens and closes on days on which the clocks skip it as a whole."""
         zone, length = ZoneInfo(self.zone), datetime.combine(first, self.end) - datetime.combine(first, self.start)
         if length <= timedelta(0):
-            return  # no change of clocks leaves out a midnight and what is around it
+            return  # no change of clocks skips midnight and the time around it
         for number in range(days):
             start = datetime.combine(first + timedelta(days=number), self.start, zone)
             if all(_is_left_out(wall) for wall in (start, start + length - datetime.resolution)):
@@ -102,12 +102,12 @@ class DailyWindow:
 
 
 def _is_left_out(wall: datetime) -> bool:
-    """Return whether the clocks of its zone never show this time, since they are put forward over it."""
+    """Return whether the clocks of its zone skip this time."""
     return wall.astimezone(UTC).astimezone(wall.tzinfo).replace(tzinfo=None) != wall.replace(tzinfo=None)
 
 
 def _leaps(zone: ZoneInfo, now: datetime) -> Iterator[datetime]:
-    """When the clocks of the zone change within the next few days, to the second."""
+    """Yield when the clocks of the zone change within the next few days, to the second."""
     for hour in range(FEW_DAYS * 24):
         before = (now + timedelta(hours=hour)).replace(microsecond=0)
         after = before + timedelta(hours=1)

@@ -1,12 +1,12 @@
-"""Durations as people write them, and as JSON keeps them.
+"""Durations as people write them, and as JSON stores them.
 
     >>> parse_duration("5d"), parse_duration("PT36H"), parse_duration(timedelta(hours=1))
     (datetime.timedelta(days=5), datetime.timedelta(days=1, seconds=43200), datetime.timedelta(seconds=3600))
     >>> format_duration(timedelta(days=1, hours=12))
     'P1DT12H'
 
-The invariant: ``parse_duration(format_duration(d)) == d`` for every duration that is not negative. Months and years are refused,
-because they have no fixed length. A bare number is refused too: it has no unit.
+The invariant: ``parse_duration(format_duration(d)) == d`` for every duration that is not negative. Months and years are refused
+because their length varies, and a bare number because it has no unit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-# Compiled when first used: the modules of a DAG file are loaded at each of its parses.
+# Compiled on first use: every parse of a DAG file loads its modules again.
 SHORT = r"(?:(?P<weeks>[0-9]+)w)?(?:(?P<days>[0-9]+)d)?(?:(?P<hours>[0-9]+)h)?(?:(?P<minutes>[0-9]+)m)?(?:(?P<seconds>[0-9]+)s)?"
 ISO_8601 = (
     r"P(?:(?P<weeks>[0-9]+)W)?(?:(?P<days>[0-9]+)D)?"
@@ -23,7 +23,7 @@ ISO_8601 = (
 
 
 def parse_duration(value: object) -> timedelta:
-    """Read ``"5d"``, ``"1d12h"``, ``"30m"``, ``"P5D"``, ``"PT30M"``, or take a ``timedelta`` as it is.
+    """Parse ``"5d"``, ``"1d12h"``, ``"30m"``, ``"P5D"`` or ``"PT30M"``; return a ``timedelta`` as it is.
 
     :raises ValueError: it is none of these, or negative; the message names what was expected.
     """
@@ -44,7 +44,7 @@ def parse_duration(value: object) -> timedelta:
 
 
 def format_duration(value: timedelta) -> str:
-    """ISO 8601, in days, hours, minutes and seconds."""
+    """Return ISO 8601 text in days, hours, minutes and seconds."""
     minutes, seconds = divmod(value.seconds, 60)
     hours, minutes = divmod(minutes, 60)
     whole = f"{seconds}.{value.microseconds:06d}" if value.microseconds else f"{seconds}"

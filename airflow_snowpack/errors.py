@@ -31,7 +31,7 @@ class Kind(Enum):
 
 
 class SnowpackError(Exception):
-    """Base class: catch this to catch every error that the package raises on purpose.
+    """Base class of every error that the package raises on purpose.
 
     :cvar kind: what kind of problem the error is.
     """

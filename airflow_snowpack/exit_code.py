@@ -1,7 +1,7 @@
-"""The exit codes of all commands, which ``docs/cli.md`` lists.
+"""The exit codes of all commands, as ``docs/cli.md`` lists them.
 
 The invariant: a code decides what a script does next. After 5 and 6 the same command may succeed later, after 1, 2 and 4 it will
-not, and 3 reports the job and not the command.
+not; 3 reports the job, not the command.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def code_of(problem: SnowpackError) -> ExitCode:
     from airflow_snowpack.jobs.errors import DrainModeOn
     from airflow_snowpack.store.errors import StoreTooSlow
 
-    # The store answers, and does not accept or finish the command for now.
+    # The store answers, but does not accept or finish the command now.
     return ExitCode.TRY_LATER if isinstance(problem, DrainModeOn | StoreTooSlow) else CODES[problem.kind]
 
 

@@ -27,7 +27,7 @@ SHORTEST_AGO = timedelta(seconds=5)
 
 ID = re.compile("[0-9a-f]{32}")
 SHORT_ID = 12
-"""Of a hundred thousand jobs, two begin with the same 12 characters once in fifty thousand times."""
+"""Among a hundred thousand jobs, the odds that two ids share their first 12 characters are one in fifty thousand."""
 
 
 def number(value: float) -> str:
@@ -43,7 +43,7 @@ def percent(share: float) -> str:
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
     """Format a count with its noun: ``1 job``, ``2,500 jobs``.
 
-    :param nouns: the plural, when it is not the noun with an "s".
+    :param nouns: the plural, unless it is the noun with an "s".
     """
     return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
 
@@ -55,7 +55,7 @@ def join(words: Iterable[str], last: str = "and") -> str:
 
 
 def sentence(text: str) -> str:
-    """Return the first line of a text, with a full stop unless it ends a sentence: an error of another program, for example."""
+    """Return the first line of a text, such as another program's error, and end it with a full stop if it has no end."""
     line = text.strip().partition("\n")[0]
     return line if line.endswith((".", "?", "!")) else f"{line}."
 
@@ -90,7 +90,7 @@ def duration(span: timedelta | float) -> str:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """Format a time as its distance from now, in one unit: ``3 min ago``, ``in 25 min``, ``just now``; ``""`` for ``None``."""
+    """Format a time relative to now, in one unit: ``3 min ago``, ``in 25 min``, ``just now``; ``""`` for ``None``."""
     if moment is None:
         return ""
     distance = abs(now - moment)
@@ -124,13 +124,11 @@ def clock_time(moment: datetime, zone: tzinfo = UTC) -> str:
 
 
 class Text:
-    """A text for people whose times are values, so that each medium formats them in its own way and zone.
+    """Text for people that contains times as values, so each medium formats them in its own way and zone.
 
     text = Text("Failed at ", job.completed_at, ". Fix the error below.")
     str(text)                                # times in UTC
     text.render(show)                        # times as ``show`` formats them
-
-    :ivar parts: in order.
     """
 
     __slots__ = ("parts",)
@@ -139,7 +137,6 @@ class Text:
         self.parts = parts
 
     def render(self, show: Callable[[datetime], str]) -> str:
-        """Return the text with its times as ``show`` formats them."""
         return "".join(show(part) if isinstance(part, datetime) else part for part in self.parts)
 
     def __str__(self) -> str:

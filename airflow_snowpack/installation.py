@@ -3,8 +3,8 @@
     installation = Installation(store, settings.policy, interim_namespace=settings.interim_namespace)
     installation.jobs.get(job_id)
 
-Hooks, the API and the commands open it through :class:`~airflow_snowpack.hooks.store.SnowpackHook`, so that a setting means the
-same everywhere. Each service is built when it is first used.
+Hooks, the API and the commands open it through :class:`~airflow_snowpack.hooks.store.SnowpackHook`: a setting means the same
+everywhere. Each service is built when it is first used.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # a worker needs neither the libraries of builds nor those of
     from airflow_snowpack.store.retention import RetainedRows
 
 SHORTEST_RETENTION = timedelta(days=7)
-"""A task that waits for a job may be days late, as after a weekend without a triggerer, and must still find the finished job."""
+"""A task may wait for a job for days, for example over a weekend without a triggerer, and must still find the finished job."""
 
 
 class InvalidRetention(SnowpackError, kind=Kind.INVALID):
@@ -60,11 +60,10 @@ class Installation:
     :param policy: leases, heartbeats and limits; ``None`` for each service's defaults.
     :param catalog_name: the catalog of tables that are named without one.
     :param interim_namespace: the namespace of interim tables; ``None`` for the default.
-    :param lock_wait: how long to wait for a dataset that another process publishes or cleans up; ``None`` for the default, which
-        suits a task.
-    :param orphans: ends Spark work that killed workers left behind; ``None`` leaves it to other processes.
-    :param policies_file: the policies of maintenance; ``None`` for the defaults.
-    :param load_probes: the names of the load probes that schedules can name.
+    :param lock_wait: how long to wait for a dataset that another process publishes or cleans up; ``None`` for a task's default.
+    :param orphans: ends the Spark work of killed workers; ``None`` leaves it to other processes.
+    :param policies_file: the maintenance policies; ``None`` for the defaults.
+    :param load_probes: the names of the load probes that schedules can use.
     :param image_target: returns the builder of images and where they go; ``None`` for Docker without a registry.
     """
 
@@ -80,28 +79,24 @@ class Installation:
 
     @cached_property
     def jobs(self) -> Jobs:
-        """The lifecycle of jobs."""
         from airflow_snowpack.jobs import Jobs
 
         return Jobs(self.store, policy=self.policy, orphans=self.orphans)
 
     @cached_property
     def locks(self) -> TableLocks:
-        """The locks on tables."""
         from airflow_snowpack.jobs import TableLocks
 
         return TableLocks(self.store)
 
     @cached_property
     def fleet_passes(self) -> FleetPasses:
-        """The passes over the fleet."""
         from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 
         return FleetPasses(self.store)
 
     @cached_property
     def builds(self) -> BuildRegistry:
-        """The registry of datasets and their builds."""
         from airflow_snowpack.builds.registry.model import BuildPolicy
         from airflow_snowpack.builds.registry.runs import BuildRegistry
 
@@ -112,7 +107,6 @@ class Installation:
 
     @cached_property
     def interim(self) -> InterimRegistry:
-        """The registry of interim tables."""
         from airflow_snowpack.interim.model import InterimPolicy
         from airflow_snowpack.interim.registry import InterimRegistry
 
@@ -123,7 +117,7 @@ class Installation:
 
     @cached_property
     def image_builds(self) -> ImageBuilds:
-        """The images that workers build, with the builder of this process."""
+        """The images that workers build, with this process's builder."""
         from airflow_snowpack.runners.images.registry import ImageBuilds
         from airflow_snowpack.runners.images.target import ImageTarget
 
@@ -132,7 +126,7 @@ class Installation:
 
     @cached_property
     def image_records(self) -> ImageRecords:
-        """The records of images; it needs neither a builder nor the registry's connection."""
+        """The records of images, which need neither a builder nor the registry's connection."""
         from airflow_snowpack.runners.images.model import ImagePolicy
         from airflow_snowpack.runners.images.records import ImageRecords
 
@@ -144,7 +138,7 @@ class Installation:
 
     @property
     def policies(self) -> Policies:
-        """The policies of maintenance, as their file has them now.
+        """The maintenance policies as their file is now.
 
         :raises PoliciesNotFound, InvalidPolicies: the file cannot be read, or has problems.
         """
@@ -154,20 +148,19 @@ class Installation:
 
     @cached_property
     def removals(self) -> Removals:
-        """The lists of files and snapshots that are deleted after an approval."""
+        """The lists of files and snapshots to delete after an approval."""
         from airflow_snowpack.maintenance.removals.records import Removals
 
         return Removals(self.store)
 
     @cached_property
     def health_records(self) -> HealthRecords:
-        """The stored health of tables."""
         from airflow_snowpack.inventory import HealthRecords
 
         return HealthRecords(self.store)
 
     def read_health(self, name: TableName, table: Table) -> TableHealth:
-        """Return the stored health of a table as it was loaded, or else read and store it, with the bounds of its policy.
+        """Return the stored health of a loaded table; if there is none, read and store it with the bounds of its policy.
 
         If the policies cannot be used, stored health with any bounds counts.
 
@@ -213,9 +206,9 @@ class Installation:
         return RegisteredRuns(self.store, catalog=self.catalog_name, actor=actor, may_start=may_start)
 
     def prune(self, older_than: timedelta, actor: Actor, *, dry_run: bool = False) -> Counter[str]:
-        """Delete rows of all rooms that are older and no longer needed, in small batches. An interrupted call can be repeated.
+        """Delete older rows that are no longer needed, in small batches. An interrupted call can be repeated.
 
-        :param actor: recorded in the audit trail, before anything is deleted.
+        :param actor: recorded in the audit trail before anything is deleted.
         :param dry_run: only count.
         :returns: how many rows were deleted, by table.
         :raises InvalidRetention: the period is shorter than :data:`SHORTEST_RETENTION`.
@@ -243,7 +236,7 @@ class Installation:
 
 
 def retained_rows(store: Store) -> tuple[RetainedRows, ...]:
-    """Return all kinds of rows that are deleted when they are old, each before those that it refers to."""
+    """Return all kinds of rows that expire, each before the rows that it refers to."""
     from airflow_snowpack.builds.registry.retention import KINDS as OF_BUILDS
     from airflow_snowpack.inventory.health_records import KINDS as OF_HEALTH
     from airflow_snowpack.jobs.retention import KINDS as OF_JOBS

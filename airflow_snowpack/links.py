@@ -1,7 +1,7 @@
 """The buttons of a task instance that lead to the page of its job or build.
 
-Airflow writes the links of an operator only when its task ends by itself. So that a running or killed task has them too, the link
-is written as soon as the job is known.
+Airflow writes the links of an operator only when its task ends normally. Writing the link as soon as the job exists gives one to
+running and killed tasks too.
 
     class MyOperator(BaseOperator):
         operator_extra_links = (MaintenanceJobLink(),)
@@ -35,7 +35,7 @@ class MaintenanceJobLink(BaseOperatorLink):
     name = "Snowpack job"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the address of the operator's job; empty when it has none, for example when it was skipped."""
+        """Return the URL of the operator's job; empty if it has none, for example when it was skipped."""
         job_id = getattr(operator, SHOWN, None)
         return job_path(job_id) if job_id else ""
 
@@ -46,13 +46,13 @@ class BuildRunLink(BaseOperatorLink):
     name = "Snowpack build"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the address of the operator's run; empty when it has none."""
+        """Return the URL of the operator's run; empty if it has none."""
         shown = getattr(operator, SHOWN_BUILD, None)
         return build_path(*shown) if shown else ""
 
 
 def show_job(operator: BaseOperator, context: Context, job_id: str) -> None:
-    """Write the link of a task instance, also of a mapped one. Without an answer of Airflow's API server the job continues."""
+    """Write the link of a task instance, mapped or not. The job continues if Airflow's API server does not answer."""
     if getattr(operator, SHOWN, None) == job_id:
         return
     setattr(operator, SHOWN, job_id)
@@ -60,7 +60,7 @@ def show_job(operator: BaseOperator, context: Context, job_id: str) -> None:
 
 
 def show_build(operator: BaseOperator, context: Context, dataset: str, run_id: str | None = None) -> None:
-    """Write the link to a build: to its run, or to the dataset."""
+    """Write the link to a build's run, or to its dataset."""
     if getattr(operator, SHOWN_BUILD, None) == (dataset, run_id):
         return
     setattr(operator, SHOWN_BUILD, (dataset, run_id))
@@ -75,12 +75,12 @@ def _write(context: Context, link: BaseOperatorLink, path: str) -> None:
 
 
 def job_path(job_id: str) -> str:
-    """Return the address of the page of a job, below the path of ``[api] base_url``; it works on every host name of Airflow."""
+    """Return the path of a job's page below the path of ``[api] base_url``; it works on every host name of Airflow."""
     return f"{_pages()}/jobs/{quote(job_id, safe='')}"
 
 
 def build_path(dataset: str, run_id: str | None = None) -> str:
-    """Return the address of the page of a dataset, or of one of its runs."""
+    """Return the path of the page of a dataset, or of one of its runs."""
     run = f"/runs/{quote(run_id, safe='')}" if run_id else ""
     return f"{_pages()}/builds/{quote(dataset, safe='')}{run}"
 

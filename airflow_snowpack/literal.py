@@ -1,12 +1,11 @@
-"""Text that reaches Spark's SQL has no variables in it.
+"""Refuses variables in text that reaches Spark's SQL.
 
     >>> check_literal("month = 3")
     >>> check_literal("note = '${env:AIRFLOW_CONN_CRM}'")
     Traceback (most recent call last):
     ValueError: has '${', with which Spark names a setting or a variable of its process; write the value itself
 
-Substitution is off in every session that the package uses. A text with a variable is refused all the same, because its author
-expects a value in its place.
+Substitution is off in every session of the package. A variable is refused all the same: its author expects its value there.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ VARIABLE = "${"
 def check_literal(value: object) -> None:
     """Check that no text in a value, at any depth of lists and maps, names a variable for Spark to substitute.
 
-    :raises ValueError: one does; the message is the predicate of a sentence.
+    :raises ValueError: a text does; the message is the predicate of a sentence.
     """
     if isinstance(value, str):
         if VARIABLE in value:

@@ -1,4 +1,4 @@
-"""One DAG for each table, for teams that want to see, pause and trigger the maintenance of each table on its own.
+"""One DAG for each table, to see, pause and trigger the maintenance of each table separately.
 
     from airflow_snowpack.per_table_dags import per_table_dags
 
@@ -39,12 +39,11 @@ def per_table_dags(
     dag_args: Mapping[str, Any] | None = None,
     **operator_args: Any,
 ) -> list[DAG]:
-    """Make a DAG for each table that the policies maintain; its one task runs what the plan of the table needs.
+    """Create a DAG for each table that the policies maintain; its one task runs what the plan of the table needs.
 
-    The tables are those that a rule names, and those of the stored inventory that the pattern of a rule matches, unless the rules
-    skip or disable them. A rule for every table counts, ``default`` does not. Parsing reads neither the catalog nor a table, and
-    usually no database: the names are kept for as long as ``[snowpack] table_cache_refresh``. A process that runs a task makes
-    the DAG of its own table only.
+    The tables are those that a rule names and those of the stored inventory that match a rule's pattern, unless the rules skip or
+    disable them. A rule for every table counts, ``default`` does not. Parsing reads neither the catalog nor a table, and usually
+    no database: the names are cached for ``[snowpack] table_cache_refresh``. A process that runs a task creates only its DAG.
 
     :param path: the policies file; a relative path starts from the folder of the DAG file.
     :param schedule: of each DAG, as Airflow takes it, or a function that returns one for a ``database.table``.
@@ -68,7 +67,7 @@ def per_table_dags(
 
 
 def _own_table(dag_id: str, prefix: str, catalog: str) -> list[str]:
-    """Return the table of the DAG whose task this process runs; none when it is a DAG of another call."""
+    """Return the table of the DAG whose task this process runs; empty if another call creates that DAG."""
     if not dag_id.startswith(prefix):
         return []
     try:
@@ -99,7 +98,7 @@ def _matched(policies: Policies, names: set[str], catalog: str) -> Iterator[str]
 def _dags(
     tables: list[str], prefix: str, schedule: Any, arguments: dict[str, Any], operator_args: Mapping[str, Any]
 ) -> Iterator[DAG]:
-    """Make the DAGs. Airflow reads its configuration and the schedule again for each DAG, so they take these from the first."""
+    """Yield the DAGs. Airflow reads its configuration and the schedule for each new DAG, so all take them from the first one."""
     timetables: dict[str, Any] = {}
     for table in tables:
         given = schedule(table) if callable(schedule) else schedule  # no schedule of Airflow is callable

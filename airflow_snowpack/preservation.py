@@ -27,7 +27,7 @@ class Preservation(StrEnum):
     """What happens to the interim tables of a run."""
 
     NONE = "NONE"
-    """A table is dropped when no task needs it any more."""
+    """A table is dropped when no task needs it."""
 
     FULL = "FULL"
     """A table stays until its time to live elapses, or until it is dropped by hand."""
@@ -66,15 +66,15 @@ def resolve_preservation(
 ) -> Preservation:
     """Return the preservation of a table, from the first level that has a value.
 
-    :param explicit: the argument of the decorator or operator; ``None`` when it is not set.
+    :param explicit: the argument of the decorator or operator; ``None`` if it is not set.
     :param conf: the conf of the DAG run.
     :param environ: the environment of the process that runs the task.
-    :raises InvalidPreservation: the value of the first level that has one is not valid; the message names the level.
+    :raises InvalidPreservation: the first level that has a value has an invalid one; the message names the level.
     """
     run = (conf or {}).get(RUN_KEY)
     if explicit is None and run is not None and not isinstance(run, Mapping):
         raise InvalidPreservation(f"dag_run.conf[{RUN_KEY!r}]", run)
-    # An empty variable counts as not set: compose files and charts pass on variables like that.
+    # An empty variable counts as not set: compose files and charts set variables like that.
     return (
         parse_preservation(explicit, "preservation")
         or parse_preservation((run or {}).get("preservation"), f"dag_run.conf[{RUN_KEY!r}]['preservation']")

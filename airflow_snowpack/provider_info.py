@@ -58,7 +58,7 @@ CONFIG: dict[str, Any] = {
             "spark_conf": _option(
                 "Additional Spark configuration, as a JSON object. Settings whose names contain secret, password, token or key "
                 "are kept off the JVM's command line.",
-                default="",  # Airflow formats defaults, so that braces would not survive
+                default="",  # Airflow formats defaults: braces would not survive
                 example='{"spark.sql.shuffle.partitions": "64"}',
             ),
             "lease": _option(
@@ -208,14 +208,14 @@ def _field(label: str, description: str, kind: str = "string", **schema: Any) ->
     return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
 
 
-# Airflow builds its connection forms from this without importing the hooks. Additional fields are stored in the extra.
+# Airflow builds its connection forms from this without importing the hooks. The extra stores additional fields.
 CONNECTION_TYPES: list[dict[str, Any]] = [
     {
         "connection-type": "snowpack_catalog",
         "hook-class-name": "airflow_snowpack.hooks.iceberg_catalog.IcebergCatalogHook",
         "hook-name": "Iceberg catalog (Snowpack)",
         "ui-field-behaviour": {
-            # One field for the address: with two, one could be changed without the other, and a secret sent to the wrong place.
+            # One field for the address: with two, a user could change one of them and send a secret to the wrong place.
             "hidden-fields": ["schema", "port"],
             "relabeling": {"host": "Address", "login": "Client id, or user", "password": "Client secret, or password"},
             "placeholders": {

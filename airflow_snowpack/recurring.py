@@ -25,7 +25,7 @@ LOG_INTERVAL = timedelta(seconds=30)
 
 
 class Recurring:
-    """The problem of one loop. Errors of the package are logged in one line, others with their stack trace.
+    """The recurring problem of one loop. Errors of the package are logged in one line, others with their stack trace.
 
     :param every: the time between two lines.
     :param monotonic: seconds.

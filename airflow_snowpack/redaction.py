@@ -10,8 +10,8 @@
     >>> redacted("cannot resolve 'v3ry-s3cret' with /wJalr/XUtn")
     "cannot resolve '***' with ***"
 
-The invariant: of an address only the scheme, the hosts, the ports and the path or database are shown. Everything else (user,
-password, query, fragment) may hold a secret, now or in a driver's next release, so nothing is filtered by its name.
+The invariant: an address is reduced to its scheme, hosts, ports and path or database. Nothing else (user, password, query,
+fragment) is filtered by name: any of it may be a secret, now or in a driver's next release.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ADDRESS = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z0-9+.-]+://[^\s'\"<>]+")
 QUERY = re.compile(r"\?[^\s'\"<>?=]+=[^\s'\"<>)]*")
 PORT = re.compile(r":[^:\]]*$")
 HIDDEN = "***"
-SHORTEST_SECRET = 4  # a shorter one would take words apart
+SHORTEST_SECRET = 4  # a shorter one would match parts of words
 SECRET_NAME = re.compile(
     r"passw|passphrase|secret|token|credential|authorization|(api|access).?key|(?<![a-z])(key|pwd|sas|dsn|conn)(?![a-z])|_auth$",
     re.IGNORECASE,
@@ -36,12 +36,12 @@ SECRET_NAME = re.compile(
 """The names of variables and fields whose values are secrets."""
 ORDINARY_NAME = re.compile(r"_CONN_ID$|_(FILE|PATH|DIR|CMD|ARN|NAMES?|BACKEND)$", re.IGNORECASE)
 WORKING_DIRECTORY = "PWD"
-"""A variable of each shell's processes, and the name of a password in a connection."""
+"""Every shell sets this variable for its processes; connections use the name for a password."""
 ORDINARY_VALUES = frozenset(
     {"airflow", "default", "disabled", "enabled", "localhost", "password", "postgres", "secret", "snowpack"}
 )
 SHORTEST_VALUE = 6
-"""A shorter value of a variable may be a part of a word."""
+"""The value of a variable that is shorter may be part of a word."""
 SHORTEST_NUMBER = 10
 CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 
@@ -49,7 +49,7 @@ CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 def public_address(address: str) -> str:
     """Return an address without user, password, query, fragment and parameters.
 
-    :param address: a URL, or a path, which is returned as it is. Of an SQLite file's URI (``file:…?…``) the path remains.
+    :param address: a URL; a path is returned as it is, and of an SQLite file's URI (``file:…?…``) the path.
     :return: ``scheme://hosts:ports/path``; ``scheme://***`` for an address in which a password cannot be separated from the rest.
     """
     scheme, separator, rest = address.partition("://")
@@ -70,13 +70,13 @@ def public_address(address: str) -> str:
 
 
 def redacted(message: str, secrets: Iterable[str | None] = ()) -> str:
-    """Return a message without the secrets in it: servers and drivers repeat what they received.
+    """Return a message without secrets: servers and drivers repeat what they received.
 
-    Every address in it is reduced to its public part. The secrets of the connections that this process has read are replaced, and
-    those of its environment: the values of variables such as ``AIRFLOW_CONN_CRM``, ``AWS_SECRET_ACCESS_KEY`` and ``DB_PASSWORD``,
-    and the passwords and keys in such a value that is an address or a connection as JSON.
+    Addresses are reduced to their public part. Replaced are the secrets of the connections that this process has read, the values
+    of environment variables such as ``AIRFLOW_CONN_CRM``, ``AWS_SECRET_ACCESS_KEY`` and ``DB_PASSWORD``, and the passwords and
+    keys in a value that is an address or a connection as JSON.
 
-    :param secrets: further ones.
+    :param secrets: more secrets to replace.
     """
     given = tuple((name, os.environ[name]) for name in os.environ if name != WORKING_DIRECTORY and _names_secret(name))
     further = (each for each in secrets if each and len(each) >= SHORTEST_SECRET)
@@ -88,9 +88,9 @@ def redacted(message: str, secrets: Iterable[str | None] = ()) -> str:
 
 
 def remember_secrets(fields: Mapping[str, object]) -> None:
-    """Keep the secrets of a connection out of the messages of this process from here on.
+    """Redact the secrets of a connection in all later messages of this process.
 
-    :param fields: its fields by name, such as ``password`` or ``s3.secret-access-key``; others than secrets are ignored.
+    :param fields: its fields by name, such as ``password`` or ``s3.secret-access-key``; fields that are not secrets are ignored.
     """
     _remembered.update(dict.fromkeys(("", secret) for secret in _secret_fields(fields)))
     for oldest in [*_remembered][:-MOST_REMEMBERED]:
@@ -98,7 +98,7 @@ def remember_secrets(fields: Mapping[str, object]) -> None:
 
 
 _remembered: dict[tuple[str, str], None] = {}
-MOST_REMEMBERED = 1_000  # tokens that are renewed again and again
+MOST_REMEMBERED = 1_000  # tokens are renewed again and again
 
 
 @lru_cache(maxsize=4096)
@@ -108,7 +108,7 @@ def _names_secret(name: str) -> bool:
 
 @lru_cache(maxsize=2)
 def _secrets_in(named: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """The secrets, the longest first: each and its lines, without an address's quoting, and as JSON and Spark's SQL write it."""
+    """Return the secrets, the longest first: each whole, by line, unquoted, and as JSON and Spark's SQL write it."""
     found = {secret for _, value in named for secret in _secrets_of(value)}
     found |= {unquote(secret) for secret in found}
     found |= {line.strip() for secret in found for line in (secret, *secret.splitlines())}
@@ -122,16 +122,16 @@ def _is_secret(value: str) -> bool:
 
 
 def _secrets_of(value: str) -> Iterator[str]:
-    """The value and the secrets in it; of an address without a user and a query nothing, because it has none."""
+    """Yield the value and the secrets in it; nothing for an address without a user and a query, which has none."""
     if value.lstrip().startswith("{"):
         yield value
         with suppress(ValueError):
             yield from _secret_fields(json.loads(value))
         return
-    _, *places = value.split("://")  # a connection's host may have a scheme of its own
+    _, *places = value.split("://")  # a connection's host may contain a scheme
     if not places:
         yield value
-        yield value.partition(":")[2]  # of a client and its secret
+        yield value.partition(":")[2]  # a client and its secret
     for rest in places:
         _, query = _split(rest)
         user, at, _ = rest.rpartition("@")
@@ -142,7 +142,7 @@ def _secrets_of(value: str) -> Iterator[str]:
 
 
 def _secret_fields(value: object, name: str = "") -> Iterator[str]:
-    """The texts of a connection's secret fields, at any depth."""
+    """Yield the texts of a connection's secret fields, at any depth."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _secret_fields(item, str(key))
@@ -157,7 +157,7 @@ def _secret_fields(value: object, name: str = "") -> Iterator[str]:
 
 
 def _split(rest: str) -> tuple[str, str]:
-    """The part before a query, a fragment or parameters (``;token=…`` of Spark Connect), and what follows it."""
+    """Return the part before a query, a fragment or parameters (``;token=…`` of Spark Connect), and the rest."""
     place, *query = re.split(r"[?#;]", rest, maxsplit=1)
     return place, "".join(query)
 
@@ -168,7 +168,7 @@ def _ends_in_a_port(host: str) -> bool:
 
 
 def _hosts(dialect: str, query: str) -> str:
-    """The hosts of a Postgres address that names them in its query, as addresses of several servers do."""
+    """Return the hosts that the query of a Postgres address names, as addresses with several servers do."""
     if not dialect.startswith("postgres"):
         return ""
     given = parse_qs(query)

@@ -16,7 +16,7 @@ UNITS = {"": 1, "B": 1} | {
 }
 BY_UPPER = {unit.upper(): size for unit, size in UNITS.items()}
 LARGEST = 2**63 - 1
-"""The largest number in a column of either database."""
+"""The largest integer that a column of either database can store."""
 MAX_LENGTH = 50
 SIZE = r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)\s*"
 

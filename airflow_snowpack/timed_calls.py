@@ -1,12 +1,12 @@
-"""Calls of what may hang, such as a storage or code of the installation: each has a time limit, and none delays the others.
+"""Calls of code that may hang, such as a storage or code of the installation: each has a time limit, and none delays the others.
 
     reads = TimedCalls(limit=timedelta(seconds=30))
     for name, result in reads.run({name: partial(read, name) for name in names}):    # each as soon as it returns
         ...
 
-A call cannot be ended from outside. One that exceeds its limit is left behind in its thread and set aside: until its back-off is
-over, :meth:`TimedCalls.run` returns :class:`NoAnswer` for its key at once. The invariants: **a call that hangs delays the result
-of no other**, it takes no place from those that are still to begin, and the number of threads that hang is bounded.
+A call cannot be ended from outside. One that exceeds its limit stays behind in its thread, and :meth:`TimedCalls.run` returns
+:class:`NoAnswer` for its key at once until its back-off is over. The invariants: **a call that hangs delays no other result**, it
+takes no place from calls that are still to begin, and the number of hanging threads is bounded.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ V = TypeVar("V")
 
 CONCURRENT_CALLS = 8
 SLOW_AFTER_S = 1.0
-"""A call that takes this long leaves its place to the next one."""
+"""A call that takes longer leaves its place to the next one."""
 MAX_HANGING = 256
-"""How many slow calls leave their place, and how many calls may hang before none is tried a second time."""
+"""How many slow calls may leave their place, and how many calls may hang before none is tried again."""
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(minutes=1), timedelta(hours=1)
 FORGET_AFTER_S = 3600.0
-"""How long a result is kept that no further request has received."""
+"""How long a result is kept that no request has received."""
 
 
 class NoAnswer(SnowpackError, kind=Kind.UNAVAILABLE):
     """No answer in time.
 
-    :param retry_after: how long no further attempt is made; ``None`` where the caller decides that.
+    :param retry_after: the pause before the next attempt; ``None`` where the caller decides it.
     """
 
     def __init__(self, what: str, limit: timedelta, retry_after: timedelta | None = None) -> None:
@@ -52,7 +52,7 @@ class NoAnswer(SnowpackError, kind=Kind.UNAVAILABLE):
 
 
 def call_with_timeout(call: Callable[[], V], what: str, timeout: timedelta, monotonic: Callable[[], float] = time.monotonic) -> V:
-    """Make one call that may hang; then it stays behind in a daemon thread.
+    """Make one call; on a time-out, leave it behind in a daemon thread.
 
     :param what: names the called service in messages.
     :raises NoAnswer: the call took longer than the time-out.
@@ -69,7 +69,7 @@ def call_with_timeout(call: Callable[[], V], what: str, timeout: timedelta, mono
 class _Call(Generic[V]):
     """One call, from its request until its result is received.
 
-    :param hangs: how many attempts in a row exceeded the limit, this one included.
+    :param hangs: how many attempts in a row exceeded the limit, including this one.
     :param aside_until: when its key may be called again although this call has not returned; ``None`` within the limit.
     """
 
@@ -91,18 +91,18 @@ class _Call(Generic[V]):
         self.returned = monotonic()
 
     def took(self, now: float) -> float:
-        """Return for how long it has been running, or ran."""
+        """Return how long it has been running, or ran."""
         return 0.0 if self.began is None else (now if self.returned is None else self.returned) - self.began
 
 
 class TimedCalls(Generic[K, V]):
-    """Runs calls with a limit each, and remembers by their keys which of them hang. Threads may share it.
+    """Calls with a time limit, which remembers by key which of them hang. Threads may share it.
 
     :param what: returns the name of a key for messages.
-    :param limit: how long a call may take from its beginning.
-    :param concurrent: how many run at a time; those that are slow do not count.
-    :param keeps_late: whether a result that comes after the limit is yielded to the next request for its key; otherwise the call
-        is repeated.
+    :param limit: how long a call may take.
+    :param concurrent: how many calls run at a time; slow ones do not count.
+    :param keeps_late: whether the next request for its key gets a result that came after the limit; otherwise the call is
+        repeated.
     :param monotonic: seconds.
     """
 
@@ -122,15 +122,15 @@ class TimedCalls(Generic[K, V]):
         self._monotonic = monotonic
         self._calls: dict[K, _Call[V]] = {}
         self._left_behind: list[_Call[V]] = []
-        """Calls that have not returned, and whose keys were called again."""
+        """Calls that have not returned although their keys were called again."""
 
     def run(self, calls: Mapping[K, Callable[[], V]], *, patience: timedelta | None = None) -> Iterator[tuple[K, V | Exception]]:
-        """Call each, and yield each result as soon as it is there.
+        """Make all calls, and yield each result as soon as it arrives.
 
-        The repetition of a call that hung is not waited for: its result is yielded to a later request for the key.
+        The retry of a call that hung is not awaited: a later request for the key receives its result.
 
-        :param patience: how long to wait for all that begin now. What has not returned by then is left out, and what has begun
-            continues for a later request for its key. ``None``: each is waited for up to its limit.
+        :param patience: how long to wait for all calls that begin now; the rest are left out, and those that have begun continue
+            for a later request. ``None``: wait for each up to its limit.
         :returns: the keys with what the calls returned or raised, or with :class:`NoAnswer`.
         """
         now = self._monotonic()
@@ -149,7 +149,7 @@ class TimedCalls(Generic[K, V]):
     def _sorted(
         self, calls: Mapping[K, Callable[[], V]], now: float
     ) -> tuple[list[tuple[K, V | Exception]], dict[K, _Call[V]], dict[K, _Call[V]]]:
-        """Return what is known at once, the calls that have not returned since an earlier request, and those to begin now."""
+        """Return the results known at once, the calls of earlier requests that have not returned, and the calls to begin now."""
         self._forget(now)
         ready: list[tuple[K, V | Exception]] = []
         earlier, fresh = dict[K, _Call[V]](), dict[K, _Call[V]]()
@@ -191,7 +191,7 @@ class TimedCalls(Generic[K, V]):
 
     def _returned_or_overdue(self, waited_for: dict[K, _Call[V]], now: float) -> Iterator[tuple[K, V | Exception]]:
         for key, call in list(waited_for.items()):
-            if call.returned is not None:  # one that another request began
+            if call.returned is not None:  # begun by another request
                 yield key, self._receive(key, waited_for.pop(key))
             elif call.took(now) >= self._limit.total_seconds():
                 yield key, self._set_aside(waited_for.pop(key), key, now)
@@ -208,7 +208,7 @@ class TimedCalls(Generic[K, V]):
         return NoAnswer(self._what(key), self._limit, pause_after(call.hangs))
 
     def _retry(self, key: K, call: Callable[[], V], hangs: int) -> _Call[V]:
-        """Call again in a thread of its own, which takes no place from others."""
+        """Call again in a separate thread, which takes no place from other calls."""
         retried = self._calls[key] = _Call(call, hangs)
         retried.began = self._monotonic()
         threading.Thread(target=retried.run, args=(self._monotonic,), name="snowpack-retried-call", daemon=True).start()
@@ -222,12 +222,12 @@ class TimedCalls(Generic[K, V]):
 
 
 def pause_after(hangs: int) -> timedelta:
-    """Return how long to wait before the next attempt, after so many in a row that exceeded their limit."""
+    """Return the pause before the next attempt, after this many attempts in a row exceeded the limit."""
     return backoff(FIRST_PAUSE, hangs - 1, LONGEST_PAUSE)
 
 
 class _Batch(Generic[K, V]):
-    """The calls that begin with one request, and their threads: daemons, since the end of the process does not wait for them."""
+    """The calls that begin with one request, and their threads: daemons, which do not keep the process alive."""
 
     def __init__(self, calls: Mapping[K, _Call[V]], concurrent: int, monotonic: Callable[[], float]) -> None:
         self._left = deque(calls.items())
@@ -250,14 +250,14 @@ class _Batch(Generic[K, V]):
             threading.Thread(target=self._work, args=call, name="snowpack-timed-call", daemon=True).start()
 
     def next_returned(self, timeout_s: float) -> K | None:
-        """Return the key of the next call that returned, or ``None`` when the time is over."""
+        """Return the key of the next call that returned; ``None`` after the time-out."""
         try:
             return self._returned.get(timeout=timeout_s)
         except Empty:
             return None
 
     def drop(self) -> list[K]:
-        """Begin no further call; return the keys of those that have not begun."""
+        """Begin no more calls; return the keys of those that have not begun."""
         with self._guard:
             dropped = [key for key, _ in self._left]
             self._left.clear()
