@@ -1,4 +1,4 @@
-"""Sensors: wait for the end of a job, for a free table, for data, for a publication, or for the constraints of a run."""
+"""Sensors: wait for the end of a job, a free table, data, a publication, or the constraints of a run."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What the sensors share: one poke in the worker, then a wait in the triggerer."""
+"""The base of the sensors: one poke in the worker, then a wait in the triggerer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ON_TIMEOUT: tuple[OnTimeout, ...] = ("go_on", "skip", "fail")
 
 
 class WaitingSensor(UsesStore, BaseSensorOperator):
-    """Base of the sensors. A subclass has ``poke``, and the trigger that waits for what ``poke`` looks for.
+    """Base of the sensors. A subclass defines ``poke``, and the trigger that waits for the same condition.
 
     :param deferrable: wait in the triggerer, which uses no worker slot; ``False`` pokes in the worker.
     :param poke_interval: the time between two checks.
@@ -45,11 +45,10 @@ class WaitingSensor(UsesStore, BaseSensorOperator):
         raise NotImplementedError
 
     def question(self, context: Context, until: datetime) -> WaitFor:
-        """Return the trigger that waits until another poke may succeed."""
+        """Return the trigger that waits until the next poke may succeed."""
         raise NotImplementedError
 
     def execute(self, context: Context) -> Any:
-        """Poke once, and wait if the condition is not met."""
         if not self.deferrable:
             return super().execute(context)
         from airflow_snowpack.store import utc_now
@@ -79,7 +78,7 @@ class WaitingSensor(UsesStore, BaseSensorOperator):
 
 
 class DecidesOnTimeout(WaitingSensor):
-    """Base of the sensors that can succeed when their time is over.
+    """Base of the sensors that can succeed after their timeout.
 
     :param on_timeout: what to do then: ``go_on``, ``skip`` or ``fail``.
     """
@@ -91,18 +90,17 @@ class DecidesOnTimeout(WaitingSensor):
         self.on_timeout = on_timeout
 
     def time_out(self, context: Context) -> Any:
-        """End the task when its time is over."""
+        """End the task after its timeout."""
         raise NotImplementedError
 
     def execute(self, context: Context) -> Any:
-        """Poke once, and wait if the condition is not met."""
         try:
             return super().execute(context)
-        except AirflowSensorTimeout:  # of a sensor that pokes in the worker
+        except AirflowSensorTimeout:  # raised by a sensor that pokes in the worker
             return self.time_out(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any], until: str) -> Any:
-        """Poke again after a wait, or decide when the time is over."""
+        """Poke again after a wait, or decide after the timeout."""
         if event.get("why") == "over":
             return self.time_out(context)
         return super().execute_complete(context, event, until)
@@ -112,4 +110,4 @@ class DecidesOnTimeout(WaitingSensor):
 
         if utc_now() >= until:
             return self.time_out(context)
-        return self._defer(context, until, timeout=None)  # the trigger ends the wait, so that the task can decide
+        return self._defer(context, until, timeout=None)  # the trigger ends the wait, and the task decides

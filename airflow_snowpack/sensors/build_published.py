@@ -50,7 +50,6 @@ class BuildPublishedSensor(WaitingSensor):
         self.newer_than = newer_than
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Read the current build."""
         from airflow_snowpack.builds.registry.current_build import current_build
 
         with self.installation() as hook:
@@ -70,7 +69,6 @@ class BuildPublishedSensor(WaitingSensor):
         return PokeReturnValue(is_done=True, xcom_value=xcom)
 
     def question(self, context: Context, until: datetime) -> BuildPublishedTrigger:
-        """Wait for a publication."""
         from airflow_snowpack.triggers import BuildPublishedTrigger
 
         awaited = self._awaited(context)

@@ -1,4 +1,4 @@
-"""Wait until enough data has arrived in tables, with the triggers of schedules."""
+"""Wait until enough data has arrived in tables, counted by the triggers of schedules."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class IcebergDataArrivalSensor(UsesCatalog, DecidesOnTimeout):
             on_timeout="go_on",
         )
 
-    It counts what arrived since the last run that passed, or, before the first one, since this sensor's first check. What
-    maintenance rewrites does not count. A retry of the task, or a clear, counts from where its first try began, unless another
-    run has passed since.
+    It counts what arrived since the last run that passed or, before the first one, since this sensor's first check. What
+    maintenance rewrites does not count. A retry, or a clear, counts from the start of the first try, unless another run has
+    passed since.
 
     :param trigger: any trigger of schedules, as a value or as its JSON. (templated)
     :param consumer: the name under which the position in the tables is stored; by default the DAG and the task. Sensors with the
         same name share a position. (templated)
-    :param on_timeout: what to do when the time is over: ``go_on`` with what has arrived, ``skip`` or ``fail``. After a skip or a
+    :param on_timeout: what to do after the timeout: ``go_on`` with what has arrived, ``skip`` or ``fail``. After a skip or a
         failure, what has arrived stays new.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id``.
+    :param store_conn_id, catalog_conn_id: the Airflow connections of the store and the catalog; ``None`` for the installation's.
     :param deferrable: wait in the triggerer, which uses no worker slot; ``False`` pokes in the worker.
     :param poke_interval: the time between two checks.
     :param timeout: how long to wait.
@@ -64,12 +64,11 @@ class IcebergDataArrivalSensor(UsesCatalog, DecidesOnTimeout):
         self.consumer = consumer
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Count, and let the run pass if it is enough."""
+        """Count what has arrived, and let the run pass if it is enough."""
         look = self._look(context)
         return PokeReturnValue(is_done=look is not None, xcom_value=None if look is None else _report(look))
 
     def question(self, context: Context, until: datetime) -> DataArrivalTrigger:
-        """Wait until enough has arrived."""
         from airflow_snowpack.triggers import DataArrivalTrigger
 
         return DataArrivalTrigger(
@@ -84,7 +83,6 @@ class IcebergDataArrivalSensor(UsesCatalog, DecidesOnTimeout):
         )
 
     def time_out(self, context: Context) -> Any:
-        """Go on with what has arrived, skip, or fail."""
         from airflow_snowpack.humanize import duration
 
         waited = duration(self.timeout)
@@ -98,7 +96,7 @@ class IcebergDataArrivalSensor(UsesCatalog, DecidesOnTimeout):
         raise AirflowSkipException(message) if self.on_timeout == "skip" else AirflowException(message)
 
     def _look(self, context: Context, *, accept_any: bool = False) -> Look | None:
-        """Return what passes, or ``None`` when it is not enough.
+        """Return what passes; ``None`` if it is not enough.
 
         :param accept_any: let any amount pass.
         """

@@ -29,8 +29,7 @@ class MaintenanceJobSensor(WaitingSensor):
     :param deferrable: wait in the triggerer, which uses no worker slot; ``False`` pokes in the worker.
     :param poke_interval: the time between two checks.
 
-    Returns the completed job as a dictionary. A job that failed or was cancelled fails the task with the job's error and without
-    a retry.
+    Returns the completed job as a dictionary. A failed or cancelled job fails the task without a retry, with the job's error.
     """
 
     template_fields: Sequence[str] = ("job_id", "store_conn_id")
@@ -41,7 +40,6 @@ class MaintenanceJobSensor(WaitingSensor):
         self.job_id = job_id
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Read the job."""
         from airflow_snowpack.jobs import JobStatus, explain, shown_status
         from airflow_snowpack.operators.jobs import job_report
 
@@ -57,7 +55,6 @@ class MaintenanceJobSensor(WaitingSensor):
         return PokeReturnValue(is_done=job.status.is_terminal, xcom_value=job_report(job) if job.status.is_terminal else None)
 
     def question(self, context: Context, until: datetime) -> MaintenanceJobTrigger:
-        """Wait for the end of the job."""
         from airflow_snowpack.triggers import MaintenanceJobTrigger
 
         return MaintenanceJobTrigger(self.job_id, self.store_conn_id, self.poke_interval)
@@ -66,11 +63,11 @@ class MaintenanceJobSensor(WaitingSensor):
 class TableLockSensor(UsesCatalog, WaitingSensor):
     """Waits until a table is not locked.
 
-    The table may be locked again before the next task runs. To keep others away, take the lock yourself:
+    The table may be locked again before the next task runs. To keep other processes away, take the lock:
     ``AcquireTableLockOperator(if_locked="wait")``.
 
     :param table: ``database.table``.
-    :param catalog_conn_id: the Airflow connection of the catalog; ``None`` for the installation's. Likewise ``store_conn_id``.
+    :param store_conn_id, catalog_conn_id: the Airflow connections of the store and the catalog; ``None`` for the installation's.
     :param deferrable: wait in the triggerer, which uses no worker slot; ``False`` pokes in the worker.
     :param poke_interval: the time between two checks.
     """
@@ -82,7 +79,6 @@ class TableLockSensor(UsesCatalog, WaitingSensor):
         self.table = table
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Read the lock of the table."""
 
         with self.installation() as hook:
             lock = hook.locks().blocking(self.catalog_hook().identified(self.table))
@@ -91,7 +87,6 @@ class TableLockSensor(UsesCatalog, WaitingSensor):
         return PokeReturnValue(is_done=lock is None)
 
     def question(self, context: Context, until: datetime) -> TableLockTrigger:
-        """Wait until the table is free."""
         from airflow_snowpack.triggers import TableLockTrigger
 
         name, poll_s = self.catalog_hook().identified(self.table), self.poke_interval
@@ -102,11 +97,11 @@ class JobQueueSensor(UsesCatalog, WaitingSensor):
     """Waits until a worker of this catalog could claim a job.
 
     :param max_workers: the largest number of workers.
-    :param catalog_conn_id: the Airflow connection of the catalog; ``None`` for the installation's. Likewise ``store_conn_id``.
+    :param store_conn_id, catalog_conn_id: the Airflow connections of the store and the catalog; ``None`` for the installation's.
     :param deferrable: wait in the triggerer, which uses no worker slot; ``False`` pokes in the worker.
     :param poke_interval: the time between two checks.
 
-    Returns a number for each worker that the waiting jobs need, such as ``[0, 1, 2]``: as many as jobs, at most ``max_workers``.
+    Returns a number for each worker that the waiting jobs need, such as ``[0, 1, 2]``: one for each job, at most ``max_workers``.
     """
 
     template_fields: Sequence[str] = ("store_conn_id", "catalog_conn_id")
@@ -118,14 +113,12 @@ class JobQueueSensor(UsesCatalog, WaitingSensor):
         self.max_workers = max_workers
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Count the jobs that wait."""
         with self.installation() as hook:
             depth = hook.jobs().queue_depth(self.catalog_hook().config.catalog_id)
         self.log.info("Jobs that wait for a worker: %s", depth)
         return PokeReturnValue(is_done=depth > 0, xcom_value=[*range(min(depth, self.max_workers))])
 
     def question(self, context: Context, until: datetime) -> JobQueueTrigger:
-        """Wait for a job."""
         from airflow_snowpack.triggers import JobQueueTrigger
 
         return JobQueueTrigger(self.catalog_hook().config.catalog_id, self.store_conn_id, self.poke_interval)

@@ -1,4 +1,4 @@
-"""Hold a run back until its constraints are met, inside of its own DAG."""
+"""Keep a run waiting inside its DAG until its constraints are met."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.triggers import RunConstraintTrigger
 
 REASON_KEY = "waiting_reason"
-"""The XCom with the reason why the run waits, for people who look at the task."""
+"""The XCom with the reason why the run waits."""
 
 
 class RunConstraintSensor(DecidesOnTimeout):
@@ -34,16 +34,16 @@ class RunConstraintSensor(DecidesOnTimeout):
         )
         gate >> work
 
-    A run counts as active from when it has passed until it has ended; a run that waits here does not count. Runs that schedules
-    launch and runs that pass a gate count each other.
+    A run counts as active from when it passes until it ends; a run that waits here does not count. Runs that schedules launch and
+    runs that pass a gate count each other.
 
     :param constraints: any constraints of schedules, as values or as their JSON. (templated) ``MaxConcurrent`` counts the runs of
         this DAG, or of a group, that have passed and not ended; ``MaxRuns`` the runs that passed this gate; ``Delay`` counts from
         when the run arrived here.
-    :param priority: runs and schedules with a higher priority that wait for the same pass first.
-    :param on_timeout: what to do when the time is over: ``go_on``, ``skip`` or ``fail``.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``airflow_conn_id``, of
-        Airflow's REST API, which only constraints on pools need.
+    :param priority: of the runs and schedules that wait for the same thing, those with a higher priority pass first.
+    :param on_timeout: what to do after the timeout: ``go_on``, ``skip`` or ``fail``.
+    :param store_conn_id, airflow_conn_id: the Airflow connections of the store and of Airflow's REST API, which only constraints
+        on pools need; ``None`` for the installation's.
     :param deferrable: wait in the triggerer, which uses no worker slot; ``False`` pokes in the worker.
     :param poke_interval: the time between two checks when no constraint named a time and no end of a run was reported.
     :param timeout: how long to wait.
@@ -71,7 +71,6 @@ class RunConstraintSensor(DecidesOnTimeout):
             self._constraints()
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Evaluate the constraints, and pass if they are met."""
         from airflow_snowpack.scheduling import GateState
 
         run = self._ask(context)
@@ -81,13 +80,12 @@ class RunConstraintSensor(DecidesOnTimeout):
         return PokeReturnValue(is_done=passed, xcom_value=_report(run) if passed else None)
 
     def question(self, context: Context, until: datetime) -> RunConstraintTrigger:
-        """Wait until the constraints may be met."""
         from airflow_snowpack.store import utc_now
         from airflow_snowpack.triggers import RunConstraintTrigger
 
         place, not_before = _place_of(context), self._waiting.not_before
         if not_before is not None and not_before <= utc_now():
-            not_before = None  # it was due, and Airflow did not answer: it is due again after the recheck interval
+            not_before = None  # Airflow did not answer when it was due: it is due again after the recheck interval
         return RunConstraintTrigger(
             dag_id=place.dag_id,
             run_id=place.run_id,
