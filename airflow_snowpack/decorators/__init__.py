@@ -1,1 +1,1 @@
-"""The task decorators that DAG authors reach as ``@task.snowpack``."""
+"""The task decorators behind ``@task.snowpack``."""

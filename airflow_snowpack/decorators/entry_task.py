@@ -36,7 +36,7 @@ PASSED_ON = frozenset(
         *("logical_date", "data_interval_start", "data_interval_end", "partition_date", "params", "try_number"),
     }
 )
-"""What of Airflow's context an entry may receive: values, and no connection to Airflow."""
+"""What an entry may receive of Airflow's context: values, but no connection to Airflow."""
 
 
 class EntryDecoratedOperator(DecoratedOperator, RunsEntry):
@@ -57,13 +57,12 @@ class EntryDecoratedOperator(DecoratedOperator, RunsEntry):
 
     def __init__(self, *, command: Sequence[str] | None = None, outputs: Sequence[str] = (), **kwargs: Any) -> None:
         if command is not None:
-            kwargs.setdefault("render_template_as_native_obj", False)  # an argument is a text
+            kwargs.setdefault("render_template_as_native_obj", False)  # arguments stay text
         super().__init__(**kwargs)
         self.command = command
         self.outputs = outputs
 
     def prepared(self, context: Context, handover: TableHandover) -> PreparedEntry:
-        """Return the function, or the command, with its arguments."""
         from airflow_snowpack.interim.refs import find_refs
         from airflow_snowpack.operators.entries.exchanged_tables import input_ref
 
@@ -87,7 +86,7 @@ class EntryDecoratedOperator(DecoratedOperator, RunsEntry):
 
 
 def plain(value: Any) -> Any:
-    """Return a value of Airflow's context in Python's own types."""
+    """Convert a value of Airflow's context to Python's built-in types."""
     if isinstance(value, datetime):
         return datetime.fromisoformat(value.isoformat())
     return value.dump() if hasattr(value, "dump") else value
@@ -113,7 +112,7 @@ def check_task(
     """Check the arguments of the decorator, before the function is called or expanded.
 
     :raises InvalidEntry: an argument does not fit.
-    :raises UnknownForm: a parameter of the function is annotated with rows in a form that tables do not arrive in.
+    :raises UnknownForm: a parameter is annotated with rows in a form that tables do not arrive in.
     """
     check_place(runner, image=image, build=build)
     check_environment(command_env or {})

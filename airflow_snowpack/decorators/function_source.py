@@ -1,4 +1,4 @@
-"""The text of a decorated function, as a module that defines it where its DAG file does not exist.
+"""The source of a decorated function, as a module that defines it where its DAG file does not exist.
 
     source_of(score)
     # from __future__ import annotations
@@ -6,8 +6,8 @@
     #     def score(flights: pa.Table) -> pa.Table:
     #         ...
 
-The lines are those of the file, unchanged: a function that is indented stays so, since its texts over several lines would change
-with their indentation. Annotations are not evaluated: what they name may only exist in the DAG file.
+The lines of the file are unchanged, indentation included: dedenting would change multi-line strings. Annotations are not
+evaluated: what they name may exist only in the DAG file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HEAD = "from __future__ import annotations\n\n"
-# Decorators of tasks, by their last name: they mean something to Airflow only.
+# Decorators of tasks, by their last name: they have a meaning for Airflow only.
 OF_TASKS = frozenset({"snowpack", "setup", "teardown", "run_if", "skip_if"})
 
 
@@ -39,7 +39,7 @@ def check_function(function: Callable[..., Any]) -> None:
 def source_of(function: Callable[..., Any]) -> str:
     """Return a module that defines the function, without the decorators that make it a task.
 
-    :raises InvalidEntry: the text of the function is not available.
+    :raises InvalidEntry: the source of the function is not available.
     """
     try:
         lines, _ = inspect.getsourcelines(function)

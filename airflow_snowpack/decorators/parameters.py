@@ -5,11 +5,10 @@
     Parameters.of(report).form_of("flights")     # Form.SPARK: without an annotation, a table arrives as a Spark DataFrame
     Parameters.of(report).form_of("delays")      # Form.ARROW: read without Spark
 
-An annotation is also read where it is only text, since imports under ``TYPE_CHECKING`` do not exist at run time: a module is the
-one that Python finds, or else the one that an import in the function's own file names. Only the usual short names of Arrow,
-pandas, Polars, DuckDB and Ibis are assumed. An annotation that names rows in an unknown form is refused where the task is
-declared: it would start Spark unnecessarily. A parameter called ``spark`` receives the session, which callers of the task do not
-see.
+An annotation that is only text is read too, since imports under ``TYPE_CHECKING`` do not exist at run time: its module is the one
+that Python finds, or else the one that an import in the function's file names. Only the usual short names of Arrow, pandas,
+Polars, DuckDB and Ibis are assumed. An annotation that names rows in an unknown form is refused where the task is declared: it
+would start Spark unnecessarily. A parameter called ``spark`` receives the session; callers of the task do not see it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ USUAL_NAMES = {"pa": "pyarrow", "pd": "pandas", "pl": "polars"} | {
 }
 SESSION = "spark"
 REFERENCES = frozenset({"TableRef", "ViewRef"})
-# Classes of these names contain rows in any library; "Table" may be something else.
+# In any library, classes of these names contain rows; "Table" may be something else.
 FRAMES = frozenset({"DataFrame", "LazyFrame", "RecordBatch", "RecordBatchReader"})
 
 
@@ -49,10 +48,10 @@ class UnknownForm(TypeError):
         )
 
 
-class Parameters(NamedTuple):  # which costs a tenth of a dataclass when a DAG file is parsed
+class Parameters(NamedTuple):  # a tenth of a dataclass's cost when a DAG file is parsed
     """The parameters of a task's function.
 
-    :ivar takes_session: whether it has one called ``spark``.
+    :ivar takes_session: whether one is called ``spark``.
     """
 
     signature: inspect.Signature
@@ -61,7 +60,7 @@ class Parameters(NamedTuple):  # which costs a tenth of a dataclass when a DAG f
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Parameters:
-        """Return the parameters of a function, also of one that :func:`without_session` has wrapped.
+        """Return the parameters of a function, even if :func:`without_session` has wrapped it.
 
         :raises UnknownForm: an annotation names rows in a form that tables do not arrive in.
         """
@@ -79,7 +78,7 @@ class Parameters(NamedTuple):  # which costs a tenth of a dataclass when a DAG f
         return self.signature.replace(parameters=[each for name, each in self.signature.parameters.items() if name != SESSION])
 
     def positional(self, count: int) -> list[str]:
-        """Return the parameter of each of so many positional arguments."""
+        """Return the parameters of the first ``count`` positional arguments."""
         names: list[str] = []
         for name, parameter in self.for_callers().parameters.items():
             if parameter.kind is parameter.VAR_POSITIONAL:
@@ -88,7 +87,7 @@ class Parameters(NamedTuple):  # which costs a tenth of a dataclass when a DAG f
         return names[:count]
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-        """Return the arguments by the names of their parameters, ``*args`` and ``**kwargs`` under their own names.
+        """Bind the arguments to the names of their parameters; ``*args`` and ``**kwargs`` keep their names.
 
         :raises TypeError: they do not fit the function.
         """
@@ -96,7 +95,7 @@ class Parameters(NamedTuple):  # which costs a tenth of a dataclass when a DAG f
 
 
 def without_session(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function as Airflow sees it: without ``spark``, wherever that is among the parameters."""
+    """Return the function as Airflow sees it: without ``spark``, wherever it is among the parameters."""
     parameters = Parameters.of(function)
     if not parameters.takes_session:
         return function
@@ -106,7 +105,7 @@ def without_session(function: Callable[..., Any]) -> Callable[..., Any]:
         session = kwargs.pop(SESSION)
         given = parameters.bind(args, kwargs)
         by_name = dict(given.arguments)
-        # By position as long as no parameter is left out, with the session in its place; the rest by name.
+        # Pass by position until a parameter is left out, with the session at its position; pass the rest by name.
         positional, named = _split(parameters.signature, by_name | {SESSION: session})
         return function(*positional, **named)
 
@@ -117,7 +116,7 @@ def without_session(function: Callable[..., Any]) -> Callable[..., Any]:
 def _split(signature: inspect.Signature, given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     positional: list[Any] = []
     named: dict[str, Any] = {}
-    complete = True  # a parameter that is left to its default shifts the positions after it
+    complete = True  # an omitted parameter shifts the positions after it
     for name, parameter in signature.parameters.items():
         if parameter.kind is parameter.VAR_POSITIONAL:
             positional += given.get(name, ())
@@ -155,7 +154,7 @@ def _form_of(named: NamedClass, parameter: str, annotation: Any, function: Calla
 class NamedClass(NamedTuple):
     """A class that an annotation names.
 
-    :ivar module: ``None`` when it is unknown.
+    :ivar module: ``None`` if it is unknown.
     """
 
     module: str | None
@@ -183,7 +182,7 @@ def _in_text(text: str, function: Callable[..., Any]) -> Iterator[NamedClass]:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
-        return  # the text is no annotation
+        return  # the text is not an annotation
     yield from _in_tree(tree, function)
 
 
@@ -208,13 +207,12 @@ def _in_tree(tree: ast.AST, function: Callable[..., Any]) -> Iterator[NamedClass
 
 
 def _of_path(path: str, function: Callable[..., Any]) -> Iterator[NamedClass]:
-    """Resolve a dotted name."""
     try:
         found = eval(path, getattr(function, "__globals__", {}))
     except Exception:  # noqa: BLE001 - whatever a module's attributes raise; usually the name is imported for types alone
         yield _imported(path, function)
     else:
-        # Not text again: a name for a type's text, such as ``T = "Table"``, has no module.
+        # Not text again: a name for the text of a type, such as ``T = "Table"``, has no module.
         if not isinstance(found, str):
             yield from named_classes(found, function)
 
@@ -239,7 +237,7 @@ def _full_name(name: str, function: Callable[..., Any]) -> str | None:
 
 @functools.lru_cache(maxsize=4)
 def _full_names(source: str) -> dict[str, set[str]]:
-    """Return the full names behind the names that the imports and classes of a file define."""
+    """Return the full names of the names that the imports and classes of a file define."""
     names: dict[str, set[str]] = {}
     try:
         nodes = list(ast.walk(ast.parse(source)))

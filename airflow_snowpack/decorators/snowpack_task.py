@@ -10,8 +10,8 @@
 
     report(clean(ingest()))
 
-No row goes through Airflow: XCom contains a reference, which is small JSON. The table behind it exists until no task that
-received the reference can run any more.
+No row goes through Airflow: XCom contains a reference, which is small JSON. Its table exists as long as a task that received it
+can still run.
 """
 
 from __future__ import annotations
@@ -32,18 +32,17 @@ if TYPE_CHECKING:
 
 
 OF_ENTRIES = frozenset({"image", "build", "command", "outputs", "command_env", "python", "runner_options"})
-"""Arguments that mean something with ``runner`` only."""
+"""Arguments that have a meaning only with ``runner``."""
 
 
 class CallsWithTables(HandsOver):
-    """Base of operators that call a function with tables in place of references, and turn returned tables into references."""
+    """Base of operators that call a function with tables instead of references, and turn returned tables into references."""
 
     python_callable: Callable[..., Any]
     op_args: Collection[Any]
     op_kwargs: Mapping[str, Any]
 
     def execute(self, context: Context) -> Any:
-        """Call the function."""
         from airflow_snowpack.decorators.table_call import TableCall
 
         known = {**context, **self.op_kwargs}
@@ -56,7 +55,7 @@ class CallsWithTables(HandsOver):
             return call.made(around, self._runner(context))
 
     def _runner(self, context: Context) -> Callable[..., Any]:
-        """Return what calls the function as Airflow's own Python operator does: a generator may yield metadata of assets."""
+        """Return what calls the function, as Airflow's Python operator does: a generator may yield metadata of assets."""
         from airflow.sdk.execution_time.callback_runner import create_executable_runner
         from airflow.sdk.execution_time.context import context_get_outlet_events
 

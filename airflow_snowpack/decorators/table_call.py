@@ -4,7 +4,7 @@
     call.receive(op_args, op_kwargs)
     xcom = call.made({"ti": ti}, run)
 
-Values without references and rows are not touched. Spark is started only for a function that needs the session, or a DataFrame.
+Values without references and rows are not changed. Spark starts only for a function that needs the session or a DataFrame.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class TableCall:
-    """A function, its arguments, and the handover that they go through.
+    """A function, its arguments, and the handover that they pass through.
 
     :param session: starts Spark.
     """
@@ -37,7 +37,7 @@ class TableCall:
         self._session: SparkSession | None = None
         self._args: list[Any] = []
         self._kwargs: dict[str, Any] = {}
-        self._arrived: list[tuple[Any, Ref]] = []  # frames that cannot be changed, and what they were read from
+        self._arrived: list[tuple[Any, Ref]] = []  # frames that cannot be changed, and the references that they were read from
         self._read_once: list[tuple[Any, Any]] = []  # readers that were returned, and their rows
 
     def receive(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -52,7 +52,7 @@ class TableCall:
     def made(self, around: Mapping[str, Any], call: Callable[..., Any]) -> Any:
         """Call the function, and return its XCom.
 
-        :param around: further arguments, from Airflow's context.
+        :param around: more arguments, from Airflow's context.
         """
         if not self._needs_session():
             return self._called(around, call)
@@ -94,12 +94,12 @@ class TableCall:
         else:
             frame = in_form(self._handover.read_arrow(ref), form)
         if form not in (Form.SPARK, Form.ARROW):
-            return frame  # the function may have changed it before it returns it
+            return frame  # the function may have changed the frame before returning it
         self._arrived.append((frame, ref))
         return frame
 
     def _check(self, returned: Any) -> None:
-        """Refuse what cannot be passed to other tasks, before anything is written."""
+        """Refuse values that cannot be passed to other tasks, before anything is written."""
         for hiding in _hiding(returned):
             problem = "the tables in it cannot be passed to other tasks; return a dictionary, a list or a tuple instead"
             raise UnusableOutput("output", hiding.__name__, problem)
@@ -109,7 +109,7 @@ class TableCall:
             raise UnusableOutput("name", name, f"the task returned {new} new tables, and a name is for one")
 
     def _handed(self, value: Any, path: tuple[str, ...]) -> Any:
-        """Return the value with references in place of rows."""
+        """Return the value with references instead of rows."""
         if is_ref(value):
             return self._passed_on(read_ref(value))
         if frame_kind(value) is not None:
@@ -124,7 +124,7 @@ class TableCall:
         return [self._handed(item, (*path, str(place))) for place, item in enumerate(value)]
 
     def _rows(self, frame: Any) -> Any:
-        """Return the rows of a reader in memory: it can be read once, but returned twice. Other frames stay as they are."""
+        """Return the rows of a reader in memory: it can be read once, but returned twice. Other frames stay unchanged."""
         if not is_reader(frame):
             return frame
         if (rows := next((rows for reader, rows in self._read_once if reader is frame), None)) is None:
@@ -150,7 +150,7 @@ def _frames(value: Any) -> Iterator[Any]:
 
 
 def _hiding(value: Any) -> Iterator[type]:
-    """Yield the classes of containers that have frames or references in them and are not searched."""
+    """Yield the classes of containers that contain frames or references and are not searched."""
     if is_dataclass(value) and not isinstance(value, type) and not is_ref(value):
         hidden: Iterable[Any] = (getattr(value, field.name) for field in fields(value))
     elif isinstance(value, set | frozenset):
