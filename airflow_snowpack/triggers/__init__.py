@@ -1,4 +1,4 @@
-"""Triggers: what the triggerer waits for on behalf of sensors, operators and assets, without a worker slot."""
+"""Triggers: wait in the triggerer for sensors, operators and assets, without a worker slot."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Do in the triggerer what the scheduler needs no Airflow for."""
+"""The part of the scheduler that needs no Airflow, in the triggerer."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ RETRY_AFTER_S = 5.0
 
 @dataclass(eq=False, repr=False)
 class DispatcherTrigger(DataclassTrigger):
-    """Records events and counts triggers, and fires when a pending run is due, a DAG run can start, or the time is over.
+    """Records events and counts triggers; fires when a pending run is due, a DAG run can start, or the time is over.
 
-    Cron ticks, events and arrivals in tables need no Airflow, so they are processed here: a busy table resumes no task before
-    enough has arrived. The event is a hint; what is due is in the store.
+    Cron ticks, events and arrivals in tables need no Airflow and are processed here: a busy table resumes no task before enough
+    has arrived. The event is a hint; the store has what is due.
 
     :param until: when the wait ends, as ISO 8601 text.
     :param look_seconds: the time between two checks, in seconds.
-    :param of_dag: the DAG of the task that waits, under whose name this process reports a sign of life; likewise ``of_task``.
+    :param of_dag, of_task: the waiting task, under whose name this process reports a sign of life.
     """
 
     until: str
@@ -63,7 +63,6 @@ class DispatcherTrigger(DataclassTrigger):
             self._stop_polling()
 
     async def cleanup(self) -> None:
-        """Stop when the triggerer removes the trigger."""
         self._stop_polling()
 
     async def _wait(self, settling: Settling) -> str:
@@ -105,7 +104,7 @@ class DispatcherTrigger(DataclassTrigger):
         self._connections.close()
 
     def _process_events(self, store: Store) -> bool:
-        """Process events once, and return whether something is due that needs Airflow."""
+        """Process events once, and return whether anything that needs Airflow is due."""
         from airflow_snowpack.scheduling import EventIntake, ends_are_due, work_is_due
         from airflow_snowpack.store.signs_of_life import BEAT, Role
 

@@ -1,9 +1,9 @@
-"""Wait for an image that another process builds, or take its build over when that process is gone.
+"""Wait for an image that another process builds, or take over its build when that process is gone.
 
     self.defer(trigger=ImageBuildTrigger(found.key, self.store_conn_id), method_name="image_ended", ...)
 
-The invariants: a round of the triggers of a process is one statement, however many tasks wait for however many images; and while
-no process builds an image, one waiting task at a time is resumed to build it, not all of them.
+The invariants: a round of a process's triggers is one statement, however many tasks wait for however many images; and while no
+process builds an image, only one waiting task at a time is resumed to build it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 READY, FAILED, FREE, FORGOTTEN = "ready", "failed", "free", "forgotten"
 RESUME_ANOTHER_AFTER_S = 60.0
-"""How long a resumed task may take to its worker slot and to its claim on the image, before another one is resumed."""
+"""How long a resumed task may take to get a worker slot and claim the image, before another one is resumed."""
 _resumed_at: dict[str, float] = {}
 
 
@@ -29,8 +29,8 @@ _resumed_at: dict[str, float] = {}
 class ImageBuildTrigger(WaitFor):
     """Waits until an image is ready, has failed, or can be built. Fires with its ``key`` and its ``state``.
 
-    The state is ``ready``, ``failed``, ``forgotten`` if the record of the image was deleted, or ``free`` if no process builds it.
-    Of the triggers that wait for a free image, the one that has waited longest fires; the others wait for its build.
+    The state is ``ready``, ``failed``, ``forgotten`` if the image's record was deleted, or ``free`` if no process builds it. Of
+    the triggers that wait for a free image, the one that has waited longest fires; the others wait for its build.
 
     :param key: of the image, see :class:`~airflow_snowpack.runners.images.Building`.
     """
@@ -42,13 +42,13 @@ class ImageBuildTrigger(WaitFor):
     began_at: float = field(default_factory=time.monotonic, init=False)
 
     async def ask(self) -> dict[str, Any] | None:
-        """Return the state of an image that the task need not wait for."""
+        """Return the state of an image if the task need not wait for it."""
         state = await self.store.get(_read_states, self)
         return None if state is None else {"key": self.key, "state": state}
 
 
 def _read_states(store: Store, waiting: frozenset[ImageBuildTrigger]) -> dict[ImageBuildTrigger, str | None]:
-    """Return the state of each trigger's image, ``None`` for those that wait on."""
+    """Return the state of each trigger's image; ``None`` for triggers that continue to wait."""
     from airflow_snowpack.runners.images import ImageRecords
 
     by_key: defaultdict[str, list[ImageBuildTrigger]] = defaultdict(list)
@@ -82,7 +82,7 @@ def _is_free(image: Ready | Building | Failed | None) -> bool:
 
 
 def _may_resume(key: str) -> bool:
-    """Return whether a task may be resumed to build an image, and record that it is."""
+    """Return whether a task may be resumed to build an image; if so, record it."""
     now = time.monotonic()
     for resumed in [resumed for resumed, at in _resumed_at.items() if now - at >= RESUME_ANOTHER_AFTER_S]:
         del _resumed_at[resumed]

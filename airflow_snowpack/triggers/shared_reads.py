@@ -49,11 +49,11 @@ CONCURRENT_BATCHES = 4
 
 
 class SharedReads(Generic[K, V]):
-    """Reads in a thread, one batch after the other. A batch that hangs on one of its values does not hold up its others.
+    """Reads in a thread, one batch after the other. A batch that hangs on one of its values does not delay the others.
 
     :param read: reads the values of several keys; a value that is an exception is raised where it was requested.
     :param what: what is read, for the log.
-    :param batches: how many may be read at a time, where some are slow: each may open a connection.
+    :param batches: how many may be read at a time, if some are slow: each may open a connection.
     """
 
     def __init__(self, read: ReadBatch[K, V], what: str, batches: int = 1) -> None:
@@ -66,13 +66,13 @@ class SharedReads(Generic[K, V]):
         self._failing = Recurring(log)
 
     async def get(self, keys: Collection[K]) -> dict[K, V]:
-        """Read the values of these keys, together with all others that are requested by the time that the read begins.
+        """Read the values of these keys, together with all others that are requested before the read begins.
 
-        :raises Exception: what the read raised, or the first of these values that is an exception.
+        :raises Exception: raised by the read, or the first of these values that is an exception.
         """
         futures = {key: self._request(key) for key in keys}
         if self._requested and (self._reading is None or self._reading.done()):
-            # In a separate context: what it logs belongs to no single trigger.
+            # In a separate context: its log lines belong to no single trigger.
             self._reading = asyncio.get_running_loop().create_task(self._read_batches(), context=Context())
         return {key: await asyncio.shield(future) for key, future in futures.items()}
 
@@ -84,7 +84,7 @@ class SharedReads(Generic[K, V]):
 
     async def _read_batches(self) -> None:
         while self._requested:
-            await asyncio.sleep(0)  # the triggers that go on in this round have all requested theirs after it
+            await asyncio.sleep(0)  # after this, all triggers that continue in this round have requested their values
             batch, self._requested = self._requested, {}
             reading = asyncio.create_task(self._read_batch(batch))
             self._batches.add(reading)
@@ -94,7 +94,7 @@ class SharedReads(Generic[K, V]):
                 await asyncio.wait(self._batches, return_when=asyncio.FIRST_COMPLETED)
 
     async def _read_batch(self, batch: Mapping[K, asyncio.Future[V]]) -> None:
-        """Read, and set all values together, so that what is requested next is one batch, too; of a slow read, set some early."""
+        """Read, and set all values together: what is requested next is then one batch, too. Of a slow read, set some early."""
         found: deque[tuple[K, V | Exception]] = deque()
         reading = asyncio.create_task(asyncio.to_thread(lambda: found.extend(self._read(frozenset(batch)))))
         try:
@@ -133,7 +133,7 @@ _shared: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, Hashable], SharedR
 def shared_reads(key: Hashable, read: ReadBatch[K, V], what: str, batches: int = 1) -> SharedReads[K, V]:
     """Return the reads of this key, the same object for all triggers that use it at the same time.
 
-    :param read: see :class:`SharedReads`, also for ``batches``; used by the first of them.
+    :param read, batches: see :class:`SharedReads`; those of the first trigger count.
     """
     mine = (asyncio.get_running_loop(), key)
     found = _shared.get(mine)
@@ -172,7 +172,7 @@ _connections: dict[Hashable, SharedReads[Any, Any]] = {}
 async def _described(read: Callable[[str | None], V], conn_id: str | None) -> V:
     """Return what an Airflow connection describes, read in a thread and once for all triggers that need it now.
 
-    :param read: a function of a module; triggers that pass the same function share its calls.
+    :param read: a module-level function; triggers that pass the same function share its calls.
     :raises ConnectionUnreadable: Airflow does not answer; the log has it once for all triggers.
     """
     mine = asyncio.get_running_loop(), read, conn_id
@@ -183,7 +183,7 @@ async def _described(read: Callable[[str | None], V], conn_id: str | None) -> V:
 
 
 async def shared_store(store_conn_id: str | None) -> Store:
-    """Return the store of a connection; ``None`` for the installation's. It stays open as long as the process.
+    """Return the store of a connection, which stays open as long as the process; ``None`` for the installation's.
 
     :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
     :raises ConnectionUnreadable: Airflow does not answer.
@@ -207,9 +207,8 @@ class StoreReads:
     async def get(self, read: Callable[[Store, frozenset[K]], Mapping[K, V | Exception]], key: K) -> V:
         """Return the value of a key.
 
-        :param read: a function of a module; triggers that pass the same function share its calls.
-        :raises StoreUnreachable: the store does not answer; the log has it once for all triggers.
-        :raises ConnectionUnreadable: Airflow does not answer; likewise.
+        :param read: a module-level function; triggers that pass the same function share its calls.
+        :raises StoreUnreachable, ConnectionUnreadable: the store or Airflow does not answer; logged once for all triggers.
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from its Airflow connection.
         """
         from airflow_snowpack.connections.errors import ConnectionNotFound, ConnectionUnreadable
@@ -221,7 +220,7 @@ class StoreReads:
             except (ConnectionNotFound, ConnectionUnreadable):
                 if self._url is None:
                     raise
-                # Airflow's own database may be down with the store.
+                # Airflow's own database may be down together with the store.
         url, mine = self._url, (self._url, read)
         if mine not in self._reads:
             self._reads[mine] = shared_reads(mine, lambda keys: read(_open(url), keys).items(), "the store")
@@ -236,7 +235,7 @@ class StoreReads:
 def one_by_one(keys: Collection[K], read: Callable[[K], V]) -> dict[K, V | Exception]:
     """Read keys one after the other. An error is the value of its key alone.
 
-    :raises StoreUnreachable, ConnectionUnreadable: the store or Airflow does not answer; no other key is tried.
+    :raises StoreUnreachable, ConnectionUnreadable: the store or Airflow does not answer; no more keys are read.
     """
     from airflow_snowpack.connections.errors import ConnectionUnreadable
     from airflow_snowpack.store import StoreUnreachable
@@ -274,7 +273,7 @@ def _open(url: str) -> Store:
 
 
 async def join_broker(stack: ExitStack, catalog_conn_id: str | None) -> Broker:
-    """Return the broker of a catalog, which is left when the stack closes.
+    """Join the broker of a catalog until the stack closes.
 
     :param catalog_conn_id: ``None`` for the installation's.
     :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection, UnusableAddress: from the Airflow connection.

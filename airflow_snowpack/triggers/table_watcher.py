@@ -1,9 +1,9 @@
 """Emit an event of an Airflow asset for each snapshot that adds data to a table.
 
-**No arrival is lost**: the position of the watcher moves only after Airflow has confirmed that it stored an event. A triggerer
-that is killed in between reads the same arrivals again, so an event may come twice, with the same ``sequence_number``. Snapshots
-that expired unread are events with the operation ``expired``, perhaps without a ``snapshot_id``. Rewrites and deletes are no
-arrivals, so that a DAG that maintains the table on which it is scheduled does not start itself.
+**No arrival is lost**: the watcher's position moves only after Airflow has confirmed that it stored an event. A triggerer that is
+killed in between reads the same arrivals again, and an event may come twice, with the same ``sequence_number``. Snapshots that
+expired unread are events with the operation ``expired``, perhaps without a ``snapshot_id``. Rewrites and deletes are not
+arrivals: a DAG that maintains the table on which it is scheduled does not start itself.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ArrivalProducer(SharedStreamProducer):
 class TableWatcherTrigger(DataclassTrigger, BaseEventTrigger):
     """Watches one table for :class:`airflow_snowpack.assets.IcebergTableWatcher`.
 
-    :param watcher: its name, under which its position is stored.
+    :param watcher: the name under which its position is stored.
     :param poll_seconds: the time between two checks, in seconds.
     """
 
@@ -101,19 +101,17 @@ class TableWatcherTrigger(DataclassTrigger, BaseEventTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Refuse: Airflow runs the shared stream instead."""
         raise NotImplementedError("TableWatcherTrigger works through its shared stream.")
-        yield  # makes it an asynchronous generator, as the base class declares it
+        yield  # makes this an asynchronous generator, as the base class declares it
 
     def shared_stream_key(self) -> Hashable:
-        """Return a separate key for each watcher of each table, since each has its own position."""
+        """Return a separate key for each watcher of each table: each has its own position."""
         return ("snowpack", self.store_conn_id, self.catalog_conn_id, self.table, self.watcher)
 
     @classmethod
     def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
-        """Return what reads the table, and learns what Airflow has stored."""
         return ArrivalProducer(kwargs)
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
-        """Yield each arrival as an event."""
         async for payload in shared_stream:
             yield event_of(payload)
 

@@ -1,4 +1,4 @@
-"""Wait in the triggerer until a question has an answer. A trigger of a sensor supplies the question, and nothing else.
+"""Wait in the triggerer until a question has an answer. A subclass supplies only the question.
 
     @dataclass(eq=False, repr=False)
     class MaintenanceJobTrigger(WaitFor):
@@ -10,7 +10,7 @@
             status = await self.store.get(read_statuses, self.job_id)      # one statement for all triggers that wait for jobs
             return {"status": status.value} if status.is_terminal else None
 
-The event is a hint: the task that it resumes reads the state itself, and waits again if another process was faster.
+The event is a hint: the resumed task reads the state itself, and waits again if another process was faster.
 """
 
 from __future__ import annotations
@@ -44,20 +44,19 @@ SHORTEST_WAIT_S = 0.1
 
 
 class DataclassTrigger(BaseTrigger):
-    """Base of triggers that are dataclasses. Airflow keeps the fields as JSON and creates the trigger from them again."""
+    """Base of triggers that are dataclasses. Airflow stores the fields as JSON and recreates the trigger from them."""
 
     def __post_init__(self) -> None:
         """Initialize Airflow's part of the trigger."""
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow's is untyped
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class and its arguments."""
         kind: Any = type(self)
         return f"{kind.__module__}.{kind.__name__}", {each.name: getattr(self, each.name) for each in fields(kind) if each.init}
 
 
 class WaitFor(DataclassTrigger):
-    """Base of the triggers that fire once: when ``ask`` has an answer, or when their time is over.
+    """Base of the triggers that fire once: when ``ask`` has an answer, or after the timeout.
 
     While the store, the catalog or Airflow does not answer, the trigger waits.
 
@@ -79,7 +78,7 @@ class WaitFor(DataclassTrigger):
         raise NotImplementedError
 
     def over(self) -> Answer:
-        """Return the payload of the event when the time is over."""
+        """Return the payload of the event after the timeout."""
         return OVER
 
     @cached_property
@@ -95,7 +94,7 @@ class WaitFor(DataclassTrigger):
         yield event_of(answer)
 
     def remaining_s(self) -> float:
-        """Return for how long the trigger may still wait."""
+        """Return how long the trigger may still wait."""
         from airflow_snowpack.store import utc_now
 
         return math.inf if self.until is None else (datetime.fromisoformat(self.until) - utc_now()).total_seconds()
@@ -113,7 +112,7 @@ class WaitFor(DataclassTrigger):
                     return answer
                 failing.passed()
             except (CatalogUnreachable, ConnectionUnreadable, StoreTooSlow, StoreUnreachable) as problem:
-                outage = problem  # in the log, once for all triggers
+                outage = problem  # logged once for all triggers
             except (SnowpackError, TimeoutError) as problem:
                 if self.ends_on_errors:
                     return {"problem": str(problem)}
@@ -126,8 +125,8 @@ class WaitFor(DataclassTrigger):
 class Settling:
     """The first seconds of a trigger, ``[snowpack] resume_delay``, in which it must not fire.
 
-    Airflow processes a deferral some seconds after the task has left its worker (six were seen), and takes that for the end of
-    whatever runs under the task's name by then: a task that was resumed before is failed. See ``docs/decisions/0010``.
+    Airflow processes a deferral some seconds after the task has left its worker (six were seen), and fails a task that was
+    resumed before: it takes the deferral for the end of whatever runs under the task's name by then. See ``docs/decisions/0010``.
     """
 
     def __init__(self) -> None:
@@ -135,7 +134,7 @@ class Settling:
 
     @property
     def is_over(self) -> bool:
-        """Whether the trigger may fire."""
+        """Return whether the trigger may fire."""
         return time.monotonic() >= self._over_at
 
     async def rest(self) -> None:
@@ -144,5 +143,5 @@ class Settling:
 
 
 def event_of(payload: dict[str, Any]) -> TriggerEvent:
-    """Return an event with this payload, which Airflow keeps as JSON."""
+    """Return an event with this payload, which Airflow stores as JSON."""
     return TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow's is untyped

@@ -1,4 +1,4 @@
-"""The triggers of the sensors: what each waits for, as a question to the store, or to the catalog."""
+"""The triggers of the sensors: what each waits for, as a question to the store or to the catalog."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 
 CALL_CHECK_S = 5.0
 CLOCK_CHECK_S = 60.0
-"""A clock that was set, or a machine that slept, is noticed after this time."""
+"""How soon a trigger notices that the clock was set or the machine slept."""
 JUDGED_AT_ONCE = 3
 """Each may open a connection to the store."""
 JUDGE_LIMIT = timedelta(seconds=30)
-"""How long the storage may take for the manifests of the tables of one sensor."""
+"""How long the storage may take to return the manifests of one sensor's tables."""
 CALLED = {"why": "called"}
 _cancelling: set[asyncio.Task[None]] = set()
-"""The event loop alone would not keep these tasks from being collected."""
+"""Keeps the tasks from being collected: the event loop has only weak references."""
 
 
 @dataclass(eq=False, repr=False)
@@ -51,15 +51,14 @@ class MaintenanceJobTrigger(WaitFor):
     owner: str | None = None
 
     async def ask(self) -> dict[str, Any] | None:
-        """Return the status of a job that has ended."""
         status = await self.store.get(_read_statuses, self.job_id)
         return {"job_id": self.job_id, "status": status.value} if status.is_terminal else None
 
     async def on_kill(self) -> None:
         """Cancel the job of a task that was marked or cleared.
 
-        Airflow also calls this when another triggerer takes the trigger over; the task is deferred then. An outage of the store
-        may last longer than Airflow waits for this method, and Airflow cancels a trigger again each second until it has ended.
+        Airflow also calls this when another triggerer takes over the trigger; the task is deferred then. An outage of the store
+        may last longer than Airflow waits for this method: Airflow cancels a trigger again each second until it has ended.
         """
         if self.owner is not None:
             cancelling = asyncio.create_task(self._cancel_unless_deferred(self.owner))
@@ -80,7 +79,7 @@ class MaintenanceJobTrigger(WaitFor):
         try:
             states = await shared_reads("task states", _read_task_states, "Airflow").get([task])
         except Exception as problem:  # noqa: BLE001 - Airflow may raise anything here
-            # A cancelled job is submitted again if its task waits for it; one that no task waits for would stay.
+            # A waiting task submits a cancelled job again; a job for which no task waits would stay.
             log.warning("Job %s is cancelled, although the state of its task is unknown: %s", self.job_id, problem)
             return False
         return states[task] == "deferred"
@@ -110,7 +109,6 @@ class JobQueueTrigger(WaitFor):
     poll_seconds: float = 1.0
 
     async def ask(self) -> dict[str, Any] | None:
-        """Return the number of jobs, if there are any."""
         depth = await self.store.get(_read_depths, self.catalog_id)
         return {"depth": depth} if depth else None
 
@@ -133,7 +131,6 @@ class TableLockTrigger(WaitFor):
     _holder: str | None = field(default=None, init=False)
 
     async def ask(self) -> dict[str, Any] | None:
-        """Return whether the table is free, if it is."""
         from airflow_snowpack.iceberg import TableName
 
         name = TableName.parse(self.table, catalog=self.catalog, catalog_id=self.catalog_id)
@@ -142,7 +139,6 @@ class TableLockTrigger(WaitFor):
         return {"table": self.table, "free": True} if lock is None else None
 
     def over(self) -> dict[str, Any]:
-        """Return the holder of the lock."""
         return {"table": self.table, "free": False, "holder": self._holder}
 
 
@@ -161,7 +157,6 @@ class BuildPublishedTrigger(WaitFor):
     poll_seconds: float = 10.0
 
     async def ask(self) -> dict[str, Any] | None:
-        """Return the number of the publication that is recent enough."""
         from airflow_snowpack.builds.registry.current_build import WantedBuild, current_builds
 
         awaited = WantedBuild(self.dataset, datetime.fromisoformat(self.as_of) if self.as_of else None, self.newer_than)
@@ -174,13 +169,13 @@ class BuildPublishedTrigger(WaitFor):
 
 @dataclass(eq=False, repr=False)
 class RunConstraintTrigger(WaitFor):
-    """Waits until a run may be able to pass its gate: until the time that its constraints named, or for a free place.
+    """Waits until a run may be able to pass its gate: until the time that its constraints named, or for a free slot.
 
     Only the sensor evaluates the constraints, since they need Airflow.
 
-    :param task_key: the task that waits, with its map index.
+    :param task_key: the waiting task, with its map index.
     :param not_before: when the constraints can be met at the earliest, as ISO 8601 text.
-    :param recheck_seconds: how often the first run in the queue fires without any news.
+    :param recheck_seconds: how often the first run in the queue fires without any change.
     """
 
     dag_id: str
@@ -195,11 +190,9 @@ class RunConstraintTrigger(WaitFor):
 
     @property
     def poll_seconds(self) -> float:  # type: ignore[override]  # it follows from another one
-        """The time between two questions."""
         return min(CALL_CHECK_S, self.recheck_seconds)
 
     async def ask(self) -> dict[str, Any] | None:
-        """Return whether the run is called."""
         if self.not_before is not None:
             return await self._at(datetime.fromisoformat(self.not_before))
         return CALLED if await self.store.get(_called, self) else None
@@ -234,7 +227,6 @@ class DataArrivalTrigger(WaitFor):
     _read_tables: Callable[[], Awaitable[Mapping[TableName, Table]]] | None = field(default=None, init=False)
 
     async def ask(self) -> dict[str, Any] | None:
-        """Return the explanation of what has arrived, if it is enough."""
         if self.remaining_s() <= 0:
             return None
         async with asyncio.timeout(self.remaining_s()):  # a catalog may hang
@@ -348,7 +340,7 @@ _judgements: TimedCalls[Consumer, Look] = TimedCalls(
 
 
 def _judge_each(counts: frozenset[_Count]) -> Iterator[tuple[_Count, Look | Exception]]:
-    """Apart from the reads of the store: this reads manifests of tables that changed, from a storage that may be slow or hang."""
+    """Count each, apart from the reads of the store: this reads manifests from a storage that may be slow or hang."""
     of_consumers = {count.consumer: count for count in counts}
     calls = {consumer: partial(consumer.judge, count.kept, count.tables) for consumer, count in of_consumers.items()}
     for consumer, look in _judgements.run(calls):
