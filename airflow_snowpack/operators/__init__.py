@@ -1,7 +1,6 @@
 """Operators: maintain tables, run and cancel jobs, lock tables, start the DAG runs of schedules, build snapshots, map tables.
 
-Most DAGs need only :class:`MaintainTableOperator` or :class:`ShardedBuildOperator`. Names load when they are first used, so that
-a DAG file loads only what it needs.
+Most DAGs need only :class:`MaintainTableOperator` or :class:`ShardedBuildOperator`. Names load on first use.
 """
 
 import lazy_loader

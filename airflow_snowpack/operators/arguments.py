@@ -1,4 +1,4 @@
-"""Read arguments that Airflow has rendered: a template turns a list into text unless the DAG renders native objects.
+"""Parse arguments that Airflow has rendered: a template turns a list into text unless the DAG renders native objects.
 
     read_names("actions", '["expire_snapshots"]')                        # also "['expire_snapshots']" and "expire_snapshots"
     read_object("options", '{"expire_snapshots": {"retain_last": 5}}')
@@ -29,7 +29,7 @@ class UnreadableArgument(SnowpackError, kind=Kind.INVALID):
 class UnusableArgument(SnowpackError, kind=Kind.INVALID):
     """The argument has no effect.
 
-    :param why: what follows the argument's name and value.
+    :param why: the rest of the message, after the argument's name and value.
     """
 
     def __init__(self, name: str, value: object, why: str, way_out: str) -> None:
@@ -37,7 +37,7 @@ class UnusableArgument(SnowpackError, kind=Kind.INVALID):
 
 
 def read_names(name: str, value: object) -> list[str]:
-    """Read a list of names from a list, a JSON array, the text of a Python list, or names separated by commas."""
+    """Parse names from a list, a JSON array, the text of a Python list, or text separated by commas."""
     if isinstance(value, str):
         value = (
             _parse(value) if value.strip().startswith(("[", "(")) else [part.strip() for part in value.split(",") if part.strip()]
@@ -48,7 +48,7 @@ def read_names(name: str, value: object) -> list[str]:
 
 
 def read_values(name: str, value: object) -> list[str | int]:
-    """Read a list of texts or integers, from the same forms as :func:`read_names`."""
+    """Parse texts or integers, from the same forms as :func:`read_names`."""
     if isinstance(value, str) and value.strip().startswith(("[", "(")):
         value = _parse(value)
     if isinstance(value, Sequence) and not isinstance(value, str) and all(type(item) in (str, int) for item in value):
@@ -57,7 +57,7 @@ def read_values(name: str, value: object) -> list[str | int]:
 
 
 def read_object(name: str, value: object) -> dict[str, Any]:
-    """Read a dictionary from a mapping, a JSON object or the text of a Python dictionary; ``None`` is an empty one."""
+    """Parse a dictionary from a mapping, a JSON object or the text of a Python dictionary; ``None`` is an empty one."""
     if isinstance(value, str):
         value = _parse(value) if value.strip() else {}
     if value is None:
@@ -68,7 +68,7 @@ def read_object(name: str, value: object) -> dict[str, Any]:
 
 
 def read_flag(name: str, value: object) -> bool:
-    """Read a boolean, or its text."""
+    """Parse a boolean, or its text."""
     if isinstance(value, bool):
         return value
     known = {"true": True, "1": True, "false": False, "0": False, "none": False, "": False}
@@ -79,13 +79,13 @@ def read_flag(name: str, value: object) -> bool:
 
 
 def read_text(value: object) -> str | None:
-    """Read a text; ``None`` for what a template renders when it has no value."""
+    """Return a text; ``None`` for what a template without a value renders."""
     text = str(value).strip() if value is not None else ""
     return text if text and text != "None" else None
 
 
 def read_moment(name: str, value: object) -> datetime | None:
-    """Read a time in UTC from a ``datetime`` or ISO 8601 text; ``None`` for no value.
+    """Parse a time in UTC from a ``datetime`` or ISO 8601 text; ``None`` for no value.
 
     :raises UnreadableArgument: it is not a time, or has no time zone.
     """
@@ -102,7 +102,7 @@ def read_moment(name: str, value: object) -> datetime | None:
 
 
 def read_number(name: str, value: object) -> int | None:
-    """Read an integer, or its text; ``None`` for no value.
+    """Parse an integer, or its text; ``None`` for no value.
 
     :raises UnreadableArgument: it is not an integer.
     """
@@ -115,7 +115,7 @@ def read_number(name: str, value: object) -> int | None:
 
 
 def read_period(name: str, value: object) -> timedelta:
-    """Read a duration from a ``timedelta`` or its text, such as ``1d``.
+    """Parse a duration from a ``timedelta`` or its text, such as ``1d``.
 
     :raises UnreadableArgument: it is not a duration.
     """
@@ -131,6 +131,6 @@ def _parse(text: str) -> object:
     for parse in (json.loads, ast.literal_eval):
         try:
             return parse(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: of what is nested too deeply
+        except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two: nested too deeply
             continue
     return text

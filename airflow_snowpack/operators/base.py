@@ -1,4 +1,4 @@
-"""What the operators share: identity of the task instance, which errors are retried, the end of a killed task, and lineage."""
+"""Shared by the operators: the task instance's identity, which errors are retried, the end of a killed task, and lineage."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     IfLocked = Literal["fail", "skip", "wait"]
 
 IF_LOCKED: tuple[IfLocked, ...] = ("fail", "skip", "wait")
-KILLED_EXIT_CODE = 143  # 128 + SIGTERM, as a shell reports it
-KILL_LIMIT_S = 4.2  # Airflow sends SIGKILL 5 s after SIGTERM; an attempt at a job gives up by itself after 4 s
+KILLED_EXIT_CODE = 143  # 128 + SIGTERM, as shells report it
+KILL_LIMIT_S = 4.2  # Airflow sends SIGKILL 5 s after SIGTERM; an attempt at a job gives up after 4 s
 
 RETRIED = {
     Kind.INVALID: False,
@@ -52,8 +52,7 @@ RETRIED = {
 def owner_of(context: Context) -> str:
     """Return ``dag/run/task[index]``, the owner of what the task instance locks and submits.
 
-    It is the same for every try, also after a clear, so that a later try recognizes its own job. ``ti.id`` would not do: each try
-    gets a new one.
+    It is the same for every try, also after a clear: a later try recognizes its job. ``ti.id`` differs in each try.
     """
     from airflow_snowpack.airflow.task_ref import TaskRef
 
@@ -61,9 +60,9 @@ def owner_of(context: Context) -> str:
 
 
 def is_retry(context: Context) -> bool:
-    """Return whether the try follows one that failed or was lost; ``False`` for the first one, and for the first after a clear.
+    """Return whether the try follows one that failed or was lost; ``False`` for the first try, and for the first after a clear.
 
-    A clear raises ``max_tries`` by the retries of the task, so that the first try after it has as many left as the very first.
+    A clear raises ``max_tries`` by the task's retries: the first try after it has as many left as the very first.
     """
     instance: Any = context["ti"]
     left: int = instance.max_tries - instance.try_number
@@ -71,7 +70,7 @@ def is_retry(context: Context) -> bool:
 
 
 def worker_of(context: Context) -> str:
-    """Return the owner, the try and the process, by which people find the log."""
+    """Return the owner, the try and the process, which lead to the log."""
     from airflow_snowpack.airflow.task_ref import TaskRef
 
     return f"{TaskRef.of(context['ti'])} on {socket.gethostname()}:{os.getpid()}"
@@ -79,7 +78,7 @@ def worker_of(context: Context) -> str:
 
 @contextmanager
 def refusals_are_final() -> Iterator[None]:
-    """Raise an ``AirflowFailException``, which Airflow does not retry, for an error that a retry would meet again."""
+    """Raise an ``AirflowFailException``, which Airflow does not retry, for an error that would recur in a retry."""
     try:
         yield
     except SnowpackError as error:
@@ -110,7 +109,7 @@ class UsesStore(BaseOperator):
 
     @contextmanager
     def installation(self) -> Iterator[SnowpackHook]:
-        """Open the store. An error in the block that a retry would meet again fails the task without a retry."""
+        """Open the store. An error in the block that would recur in a retry fails the task without one."""
         from airflow_snowpack.hooks.store import SnowpackHook
 
         with refusals_are_final(), SnowpackHook(self.store_conn_id) as hook:
@@ -128,7 +127,6 @@ class UsesCatalog(UsesStore):
         self.catalog_conn_id = catalog_conn_id
 
     def catalog_hook(self) -> IcebergCatalogHook:
-        """Return the hook of the catalog."""
         from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 
         return IcebergCatalogHook(self.catalog_conn_id)
@@ -136,7 +134,7 @@ class UsesCatalog(UsesStore):
     def dags_of_tables(self, context: Context, hook: SnowpackHook, table: TableName | None = None) -> Callable[[], DagsOfTables]:
         """Return a function that reads which DAGs write to and read the tables of the catalog, or only this table.
 
-        The run of the task itself does not count as a writer that runs.
+        The task's run does not count as a running writer.
         """
         from airflow_snowpack.hooks.table_dags import read_dags_of_tables
 
@@ -148,7 +146,7 @@ class UsesCatalog(UsesStore):
 class WaitsForTable(UsesCatalog):
     """Base of the operators that need a table to be free.
 
-    The wait uses no worker slot. It ends at a fixed time, even if other processes lock the table again and again meanwhile.
+    The wait uses no worker slot. It ends at a fixed time, even if other processes lock the table again and again.
 
     :param if_locked: what to do when another process has locked the table: ``fail``, ``skip``, or ``wait`` in the triggerer.
     :param wait_timeout: how long to wait at most.
@@ -175,7 +173,7 @@ class WaitsForTable(UsesCatalog):
         raise NotImplementedError
 
     def execute(self, context: Context) -> Any:
-        """Do the work if the table is free."""
+        """Do the work if the table is free; otherwise fail, skip or wait."""
         return self._attempt_or_wait(context, until=None)
 
     def execute_complete(self, context: Context, event: dict[str, Any], until: str) -> Any:
@@ -200,11 +198,11 @@ class WaitsForTable(UsesCatalog):
             self._meet_locked_table(context, locked, until)
 
     def must_wait(self, context: Context, locked: TableLocked) -> bool:
-        """Return whether the task waits for this lock whatever ``if_locked`` is."""
+        """Return whether the task waits for this lock regardless of ``if_locked``."""
         return False
 
     def time_left(self, context: Context) -> timedelta | None:
-        """Return how long the task may still wait for the table, apart from ``wait_timeout``; ``None``: no other limit."""
+        """Return a limit of the wait for the table other than ``wait_timeout``; ``None``: there is none."""
         return None
 
     def _meet_locked_table(self, context: Context, locked: TableLocked, until: str | None) -> NoReturn:
@@ -235,8 +233,8 @@ class WaitsForTable(UsesCatalog):
 class StopsWhenKilled(BaseOperator):
     """Base of operators whose work must stop when Airflow ends the task.
 
-    Airflow's SIGTERM calls ``on_kill`` and would then let ``execute`` continue for five more seconds. So ``on_kill`` stops the
-    work, fails what the task has started, and ends the process. Nothing relies on it: without it the leases run out, and the
+    Airflow's SIGTERM calls ``on_kill`` and would then let ``execute`` continue for five more seconds. ``on_kill`` therefore stops
+    the work, fails what the task has started, and ends the process. Nothing relies on it: without it the leases expire, and the
     next try takes over or starts again.
     """
 
@@ -244,9 +242,9 @@ class StopsWhenKilled(BaseOperator):
     _postponed = False
 
     def abandon(self, reason: str) -> None:
-        """Stop the work that is running, if any, and fail it with this reason.
+        """Stop the running work, if any, and fail it with this reason.
 
-        It runs in a thread of its own: the signal may have interrupted the main thread while that held the locks needed here.
+        This runs in a separate thread: the signal may have interrupted the main thread while it held the locks needed here.
         """
         raise NotImplementedError
 
@@ -271,35 +269,33 @@ class StopsWhenKilled(BaseOperator):
         abandoning.start()
         abandoning.join(KILL_LIMIT_S)
         if isinstance(sys.exception(), AirflowTaskTimeout):
-            return  # the task's own time limit, which Airflow reports better than an exit
+            return  # the task's time limit, which Airflow reports better than an exit
         raise SystemExit(KILLED_EXIT_CODE)
 
 
 class ReportsLineage(UsesStore):
     """Base of operators that report to OpenLineage which tables this try read and wrote, with their snapshots and health.
 
-    Airflow's OpenLineage provider calls these methods when the task has ended, also when it failed: what a failed try committed
-    is in the tables. The answer comes from the operations that the work recorded in the store, so that an operator that was
-    deferred, or ran many jobs, needs no memory of its own.
+    Airflow's OpenLineage provider calls these methods when the task has ended. A failed try reports too, since the tables keep
+    what it committed. The answer comes from the operations recorded in the store, so an operator that was deferred, or ran many
+    jobs, need not remember them.
     """
 
     catalog_conn_id: str | None = None
 
     def read_and_written(self) -> tuple[Sequence[TableAt | DatasetAt], Sequence[TableAt | DatasetAt]]:
-        """Return inputs and outputs that no recorded operation of this task has."""
+        """Return inputs and outputs that are not part of any recorded operation of this task."""
         return (), ()
 
     def job_ids(self) -> Sequence[str]:
-        """Return the maintenance jobs that this try planned or ran, beside those of its recorded operations."""
+        """Return the maintenance jobs that this try planned or ran, other than those of its recorded operations."""
         return ()
 
     def get_openlineage_facets_on_complete(self, task_instance: RuntimeTaskInstanceProtocol) -> Lineage:
-        """Return the datasets of a task that succeeded."""
         from airflow_snowpack.hooks.openlineage import lineage_of
 
         conn_ids = {"store_conn_id": self.store_conn_id, "catalog_conn_id": self.catalog_conn_id}
         return lineage_of(task_instance, self.read_and_written(), self.job_ids(), **conn_ids)
 
     def get_openlineage_facets_on_failure(self, task_instance: RuntimeTaskInstanceProtocol) -> Lineage:
-        """Return the datasets of a task that failed, with what it committed before."""
         return self.get_openlineage_facets_on_complete(task_instance)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WrittenBuild:
-    """A run whose shards are written, and what the next steps need of it."""
+    """A run whose shards are written, and what the next steps need from it."""
 
     build: Build
     handle: RunHandle
@@ -36,10 +36,10 @@ class WrittenBuild:
 
 
 class BuildsShards(TakesBuildArguments, StopsWhenKilled):
-    """Base of the operators that write shards. Each try begins a run of its own, and fails the one that the try before left."""
+    """Base of the operators that write shards. Each try begins a new run, and fails the run that the try before left."""
 
     _build: Build | None = None
-    _handle: RunHandle | None = None  # of the run that a kill fails
+    _handle: RunHandle | None = None  # the run that a kill fails
     _lineage: tuple[str, str, Sequence[Mapping[str, Any]]] | None = None
 
     def write_run(self, context: Context, registry: BuildRegistry) -> WrittenBuild:
@@ -64,11 +64,10 @@ class BuildsShards(TakesBuildArguments, StopsWhenKilled):
         return WrittenBuild(build, handle, spec, sharding, build_input)
 
     def report_lineage(self, url: str, run_id: str, sources: Sequence[Mapping[str, Any]]) -> None:
-        """Remember the sources of the shards for OpenLineage; the store records them only with the publication."""
+        """Keep the sources of the shards for OpenLineage; the store records them only with the publication."""
         self._lineage = url, run_id, sources
 
     def read_and_written(self) -> tuple[Sequence[TableAt | DatasetAt], Sequence[TableAt | DatasetAt]]:
-        """Return the sources, and the dataset."""
         if self._lineage is None:
             return (), ()
         from airflow_snowpack.builds.registry.publications import source_tables
@@ -78,11 +77,10 @@ class BuildsShards(TakesBuildArguments, StopsWhenKilled):
         return source_tables(sources), (DatasetAt(url, run_id),)
 
     def leave_run(self) -> None:
-        """Let a kill leave the run as it is from now on: it may be published, which the next holder of the lock finds out."""
+        """Keep a kill from failing the run from now on: it may be published, which the next holder of the lock finds out."""
         self._handle = None
 
     def abandon(self, reason: str) -> None:
-        """Stop the writers, and fail the run."""
         if self._build is not None:
             self._build.interrupt()
             if self._handle is not None:
@@ -103,7 +101,6 @@ class BuildShardsOperator(BuildsShards):
     template_fields: Sequence[str] = BUILD_FIELDS
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Write the shards."""
         from airflow_snowpack.operators.build_steps import Handover
 
         with self.registry() as registry:
@@ -125,8 +122,8 @@ class ShardedBuildOperator(BuildsShards):
             shard_format="sqlite",
         )
 
-    Each try builds a run of its own, as of the end of the data interval. Readers get either the previous build or this one, as a
-    whole, also when the task is killed. A backfill of older days never replaces newer data.
+    Each try builds a new run, as of the end of the data interval. Readers get either the previous build or this one, as a whole,
+    even if the task is killed. A backfill of older days never replaces newer data.
 
     :param keep_runs: how many published runs the cleanup keeps, the newest first; ``None`` for no cleanup.
     :param stale_attempt_age: the cleanup treats a run as dead when no process has had its lease for this long.
@@ -156,14 +153,12 @@ class ShardedBuildOperator(BuildsShards):
         self.declare_outlet(self.dataset)
 
     def retention(self) -> Retention | None:
-        """Return what the cleanup keeps."""
         from airflow_snowpack.builds.model import Retention
 
         keep_runs = read_number("keep_runs", self.keep_runs)
         return None if keep_runs is None else Retention(keep_runs, read_period("stale_attempt_age", self.stale_attempt_age))
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Build, publish, clean up."""
         from airflow_snowpack.builds.model import FileCheck
 
         verify = FileCheck.read(self.verify)

@@ -1,4 +1,4 @@
-"""What the operators of builds share: arguments, registry and storage, the event of a publication, and the reports for XCom."""
+"""Shared by the operators of builds: arguments, registry and storage, the event of a publication, and the reports for XCom."""
 
 from __future__ import annotations
 
@@ -76,7 +76,6 @@ class UsesDataset(UsesStore):
 
     @contextmanager
     def registry(self) -> Iterator[BuildRegistry]:
-        """Open the registry."""
         with self.installation() as hook:
             yield hook.builds()
 
@@ -90,7 +89,7 @@ class UsesDataset(UsesStore):
 class PublishesBuild(ReportsLineage, UsesDataset):
     """Base of the operators that may change the current build of a dataset.
 
-    An event on the dataset's asset means that readers get another build. A build that is older than the current one leaves none,
+    An event on the dataset's asset means that readers get another build. A build that is older than the current one emits none,
     and a DAG that is scheduled on the dataset that it publishes does not start itself.
     """
 
@@ -99,14 +98,14 @@ class PublishesBuild(ReportsLineage, UsesDataset):
     def declare_outlet(self, dataset: object) -> None:
         """Declare the asset of the dataset.
 
-        :param dataset: its name in the DAG file; a template, or ``None``, for a name that is known only when the task runs.
+        :param dataset: its name in the DAG file; a template, or ``None``, if the name is known only when the task runs.
         """
         self._outlet = declare_outlet(self, publication_outlet(dataset), published_builds())
 
     def leave_event(self, context: Context, report: Mapping[str, Any]) -> None:
         """Emit the event if the current build has changed.
 
-        :param report: what the task returns.
+        :param report: the task's return value.
         """
         if self._outlet is None:
             return
@@ -165,7 +164,6 @@ def cleanup_report(actions: Sequence[CleanupAction], *, dry_run: bool) -> dict[s
 
 
 def cleanup_numbers(actions: Sequence[CleanupAction]) -> dict[str, Any]:
-    """Return the numbers of a cleanup."""
     return {
         "actions": dict(Counter(action.phase.value for action in actions)),
         "objects": sum(action.objects or 0 for action in actions),
@@ -181,9 +179,8 @@ class TakesBuildArguments(PublishesBuild):
     :param key: the column by which rows are looked up: integers, text or bytes, never null.
     :param table: an Iceberg table, ``database.table``; or
     :param sql: a query, with the installation's catalog as the current one; or
-    :param python_callable: a function that receives the Spark session first, and what else it names of the context and of
-        ``op_kwargs``, and returns a DataFrame. With ``engine="python"`` it receives no session, and returns batches, tables or
-        dictionaries.
+    :param python_callable: a function that receives the Spark session first, then what it names of the context and of
+        ``op_kwargs``, and returns a DataFrame. With ``engine="python"``: no session; it returns batches, tables or dictionaries.
     :param num_shards: how many shards, by a hash of the key; or
     :param max_keys_per_shard: how many keys at most in each; or
     :param category_column: with ``categories``, a shard for each of exactly these values of a column; or
@@ -192,12 +189,11 @@ class TakesBuildArguments(PublishesBuild):
     :param batch_size: how many rows a writer collects before it writes them.
     :param rows_per_second: the limit of each writer; ``None`` for none.
     :param engine: ``spark``, or ``python`` for what one machine can process: PyIceberg reads the table, no JVM starts.
-    :param shard_retry: how often a shard is tried again with ``engine="python"``. For Spark, set ``spark.task.maxFailures``.
+    :param shard_retry: how often a shard is retried with ``engine="python"``. For Spark, set ``spark.task.maxFailures``.
     :param as_of: the time that the data describes, which orders builds; ``None`` for the end of the data interval or, in a run
         without one, its ``run_after``.
-    :param url: the dataset's folder, the same for all of its runs; ``None`` for its name below ``[snowpack] builds_url``.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``storage_conn_id``,
-        ``catalog_conn_id`` and ``spark_conn_id``.
+    :param url: the dataset's folder, the same for all its runs; ``None`` for its name below ``[snowpack] builds_url``.
+    :param store_conn_id, storage_conn_id, catalog_conn_id, spark_conn_id: Airflow connections; ``None`` for the installation's.
     """
 
     template_fields_renderers: ClassVar[dict[str, str]] = {"sql": "sql", "op_kwargs": "json", "categories": "json"}
@@ -311,7 +307,6 @@ class TakesBuildArguments(PublishesBuild):
         return Sharding.hash(num_shards) if self.expression is None else Sharding.expression(self.expression, num_shards)
 
     def address(self) -> str:
-        """Return the dataset's folder."""
         from airflow_snowpack.hooks.build_storage import BuildStorageHook
 
         given = read_text(self.url)

@@ -1,4 +1,4 @@
-"""The rows of a build: what the arguments of an operator name, read with Spark or without it."""
+"""The rows of a build, as the arguments of an operator name them, read with Spark or without it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def source_of(operator: TakesBuildArguments, context: Context) -> BuildSource:
-    """Return the rows that the arguments name. For ``engine="spark"``, this starts the session."""
+    """Return the rows that the arguments name; ``engine="spark"`` starts the session."""
     return (python_source if operator.engine == "python" else spark_source)(operator, context)
 
 
 def spark_source(operator: TakesBuildArguments, context: Context) -> SparkSource:
-    """Return a table as of its current snapshot, a query, or what a function makes of the session.
+    """Return a table as of its current snapshot, a query, or what a function returns from the session.
 
     :raises SparkUnavailable: this machine has no Spark.
     :raises SparkFailed: Spark refused the query.
@@ -69,7 +69,7 @@ def python_source(operator: TakesBuildArguments, context: Context) -> RowsSource
 def _rows_of(scan: DataScan, *, all_at_once: bool) -> Any:
     """Return the rows of a scan; to count keys first, all rows are read at once.
 
-    :raises InvalidBuild: PyIceberg would change values, and the files cannot be read without it.
+    :raises InvalidBuild: PyIceberg would change values, and only PyIceberg can read the files.
     """
     from airflow_snowpack.builds.errors import InvalidBuild
     from airflow_snowpack.interim.errors import UnreadableTable
@@ -96,7 +96,7 @@ def _made_by(operator: TakesBuildArguments) -> tuple[dict[str, Any], ...]:
 
 @contextmanager
 def _current_catalog(session: SparkSession, catalog: str) -> Iterator[None]:
-    """Resolve names without a catalog in this one, and restore the session afterwards: it belongs to the whole process."""
+    """Resolve names without a catalog in this one, and restore the session afterwards: the whole process shares it."""
     before = session.catalog.currentCatalog()
     session.catalog.setCurrentCatalog(catalog)
     try:

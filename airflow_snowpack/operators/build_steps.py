@@ -32,7 +32,7 @@ EXPECTED = "the output of the task before: build=write.output"
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What one task of a build passes to the next by XCom: the run, and what its manifest needs beside the winners."""
+    """What one task of a build passes to the next by XCom: the run, and what its manifest needs besides the winners."""
 
     dataset: str
     run_id: str
@@ -41,7 +41,6 @@ class Handover:
     build_input: BuildInput
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON values for XCom."""
         from airflow_snowpack.builds.json_format import sharding_json
 
         return {
@@ -54,7 +53,7 @@ class Handover:
 
     @classmethod
     def read(cls, value: object) -> Self:
-        """Read the output of the task before, rendered to text or not.
+        """Parse the output of the task before, rendered to text or not.
 
         :raises UnreadableArgument: it is not what :meth:`to_json` returns.
         """
@@ -100,7 +99,7 @@ class ContinuesBuild(UsesDataset):
     def __init__(self, *, build: Mapping[str, Any] | str | Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.build = build
-        # Known only at run time where ``build`` is no output of an operator.
+        # Known only at run time if ``build`` is not the output of an operator.
         self.dataset = getattr(getattr(build, "operator", None), "dataset", None)
 
 
@@ -109,19 +108,17 @@ class SelectWinnersOperator(ContinuesBuild):
 
         select = SelectWinnersOperator(task_id="select", build=write.output)
 
-    It takes the run over from the task that wrote it, so that a leftover process of that task can write no more. It reads the
-    durable record of each successful attempt. You can put a check of your own between this task and the publication: what was
-    selected is what will be published.
+    It takes the run over from the task that wrote it: a leftover process of that task can write no more. It reads the durable
+    record of each successful attempt. A check may run between this task and the publication: exactly the selection is published.
 
     :param build: the output of the :class:`~airflow_snowpack.operators.BuildShardsOperator`: ``build=write.output``.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``storage_conn_id``.
+    :param store_conn_id, storage_conn_id: the Airflow connections of the store and the storage; ``None`` for the installation's.
 
     Returns the run with its numbers: ``rows``, ``bytes``, ``shards``, ``skew``, the successful ``attempts`` and the ``losers``
     among them. A shard without a successful attempt fails the task.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Select."""
         from airflow_snowpack.builds.registry.model import RunStatus
         from airflow_snowpack.builds.write.selection import keep_selection, read_attempts, select
 
@@ -129,7 +126,7 @@ class SelectWinnersOperator(ContinuesBuild):
             handed = Handover.read(self.build)
             show_build(self, context, handed.dataset, handed.run_id)
             run = registry.run(handed.dataset, handed.run_id)
-            if run.status is RunStatus.RUNNING:  # that of a cleared task may be published
+            if run.status is RunStatus.RUNNING:  # the run of a cleared task may be published
                 registry.resume(handed.dataset, handed.run_id, holder=owner_of(context))
             storage = self.storage_at(registry.dataset(handed.dataset).url)
             attempts = read_attempts(storage, handed.run_id)
@@ -159,7 +156,7 @@ class PublishBuildOperator(ContinuesBuild, PublishesBuild):
     :param build: the output of the :class:`~airflow_snowpack.operators.SelectWinnersOperator`: ``build=select.output``.
     :param verify: ``checksums`` to read each shard's file and verify it before the build becomes current; ``sizes`` to check in
         one listing that each exists with its size.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``storage_conn_id``.
+    :param store_conn_id, storage_conn_id: the Airflow connections of the store and the storage; ``None`` for the installation's.
 
     Returns the publication and the build's numbers; ``moved``: whether it is the current build now, and if not, the ``reason``.
     """
@@ -172,7 +169,6 @@ class PublishBuildOperator(ContinuesBuild, PublishesBuild):
         self.declare_outlet(self.dataset)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Publish."""
         from airflow_snowpack.builds.model import FileCheck
         from airflow_snowpack.builds.publish import publish_selected
 
@@ -192,12 +188,11 @@ class RollbackBuildOperator(PublishesBuild):
 
         RollbackBuildOperator(task_id="back", dataset="features_by_user", to="-1")
 
-    A retry, or a clear, does not go back further as long as the build that it went back to is the current one.
+    A retry, or a clear, does not go back further while the build that it chose is the current one.
 
     :param dataset: the name of the dataset.
-    :param to: a run's id, a manifest's path, or how many builds back: ``"-1"`` is the published build before the current one, in
-        the order of their data.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``storage_conn_id``.
+    :param to: a run's id, a manifest's path, or how many builds back: ``"-1"`` is the published build with the next older data.
+    :param store_conn_id, storage_conn_id: the Airflow connections of the store and the storage; ``None`` for the installation's.
 
     Returns the publication. A build that was deleted or never existed fails the task without a retry.
     """
@@ -211,7 +206,6 @@ class RollbackBuildOperator(PublishesBuild):
         self.declare_outlet(dataset)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Roll back."""
         from airflow_snowpack.builds.publish import rollback
 
         show_build(self, context, self.dataset)
@@ -225,20 +219,20 @@ class RollbackBuildOperator(PublishesBuild):
 
 
 class CleanupBuildsOperator(UsesDataset):
-    """Deletes losing attempts, what dead runs left, and published runs beyond those that are kept.
+    """Deletes losing attempts, the objects of dead runs, and published runs beyond those that are kept.
 
         CleanupBuildsOperator(task_id="clean", dataset="features_by_user", keep_runs=7)
         CleanupBuildsOperator(task_id="preview", keep_runs=7, dry_run=True)                 # all datasets; deletes nothing
 
-    A deletion that fails does not stop the others: it is reported, and the next cleanup tries it again. Of all datasets, one that
-    another process works on is left for the next time, and one that fails lets the task fail after the others are done.
+    A failed deletion does not stop the others: it is reported, and the next cleanup retries it. If all datasets are cleaned up,
+    one that another process works on is left to the next cleanup, and one that fails fails the task at the end.
 
     :param dataset: the name of the dataset; ``None`` for all that were ever built.
     :param keep_runs: how many published runs to keep, the newest first; the current build is always kept.
-    :param stale_attempt_age: a run is treated as dead when no process has had its lease for this long: a ``timedelta``, or text
-        such as ``1d``.
+    :param stale_attempt_age: a run is dead when no process has had its lease for this long: a ``timedelta``, or text such as
+        ``1d``.
     :param dry_run: report what would be deleted.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``storage_conn_id``.
+    :param store_conn_id, storage_conn_id: the Airflow connections of the store and the storage; ``None`` for the installation's.
 
     Returns, for each dataset, the deletions of each phase, their objects and bytes, the first paths, and what failed.
     """
@@ -269,7 +263,6 @@ class CleanupBuildsOperator(UsesDataset):
         self.dry_run = dry_run  # type: ignore[assignment, method-assign]  # BaseOperator has a debugging method of this name
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Clean up."""
         from airflow_snowpack.builds.errors import CleanupIncomplete
         from airflow_snowpack.builds.model import Retention
 
@@ -298,7 +291,7 @@ class CleanupBuildsOperator(UsesDataset):
             self.log.warning("%s", busy)
             return {"dataset": dataset, "busy": str(busy)}
         except StoreError:
-            raise  # the next dataset would meet it again
+            raise  # it would recur for the next dataset
         except SnowpackError as problem:
             self.log.exception("The dataset %s could not be cleaned up", dataset)
             return {"dataset": dataset, "problem": str(problem)}

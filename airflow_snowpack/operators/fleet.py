@@ -1,4 +1,4 @@
-"""Maintain all tables of a catalog under a budget, in one task or in several at a time."""
+"""Maintain all tables of a catalog within a budget, in one task or in several at a time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class UsesFleet(ReportsLineage, UsesCatalog):
         return [entry.job_id for entry in entries if entry.job_id is not None]
 
     def fleet(self, context: Context, hook: SnowpackHook) -> AbstractContextManager[Fleet]:
-        """Open the fleet, with the policies of the DAG's own bundle."""
+        """Open the fleet with the policies of the DAG's bundle."""
         from airflow_snowpack.hooks.dag_files import bundle_folder
         from airflow_snowpack.hooks.fleet import open_fleet
 
@@ -45,7 +45,7 @@ class UsesFleet(ReportsLineage, UsesCatalog):
         return open_fleet(hook, self.catalog_hook(), root=bundle_folder(context), dags_of_tables=dags)
 
     def start(self, context: Context, fleet: Fleet, budget: Limits, workers: int | str) -> Pass:
-        """Plan the pass of this task, or resume it, and log what it chose."""
+        """Plan or resume the pass of this task, and log what it chose."""
         limits, number = _read_budget(budget), read_number("workers", workers)
         if number is None or number < 1:
             raise UnreadableArgument("workers", workers, "the most tasks that maintain tables at a time, 1 or more")
@@ -84,16 +84,16 @@ class PlanFleetOperator(UsesFleet):
         pass_id = "{{ ti.xcom_pull(task_ids='plan', key='pass_id') }}"
         maintain >> ReportFleetOperator(task_id="report", pass_id=pass_id, trigger_rule="all_done")
 
-    It reads metadata alone, and starts no Spark session. A retry resumes the pass of the try before with its budget.
+    It reads only metadata, and starts no Spark session. A retry resumes the pass of the try before with its budget.
 
     :param budget: the limits of the pass, as a dictionary or a JSON object: ``gb_hours``, ``bytes`` (such as ``500 GiB``),
         ``tables`` and ``time`` (such as ``4h``). What is left out has no limit. Running jobs are stopped at ``time``, and when no
         ``gb_hours`` are left for them.
-    :param workers: how many tasks maintain tables at a time, at most: each has two minutes of estimated work or more.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id``.
+    :param workers: at most how many tasks maintain tables at a time; each has at least two minutes of estimated work.
+    :param store_conn_id, catalog_conn_id: the Airflow connections of the store and the catalog; ``None`` for the installation's.
 
-    Returns the id of the pass once for each worker that has something to do, to expand :class:`MaintainFleetOperator` over; an
-    empty list if no table needs maintenance, so that no such task starts. The XCom ``pass_id`` is the id of the pass.
+    Returns the id of the pass once for each worker that has something to do, to expand :class:`MaintainFleetOperator` over. If no
+    table needs maintenance, the list is empty and no such task starts. The XCom ``pass_id`` is the id of the pass.
     """
 
     template_fields: Sequence[str] = ("budget", "workers", "store_conn_id", "catalog_conn_id")
@@ -105,7 +105,6 @@ class PlanFleetOperator(UsesFleet):
         self.workers = workers
 
     def execute(self, context: Context) -> list[str]:
-        """Plan the pass and submit its jobs."""
         with self.installation() as hook, self.fleet(context, hook) as fleet:
             planned = self.start(context, fleet, self.budget, self.workers)
             return [planned.pass_id] * fleet.workers_needed(planned)
@@ -121,8 +120,7 @@ class MaintainFleetOperator(WorksForQueue, UsesFleet):
 
     :param pass_id: the pass; ``None``: plan one, maintain its tables, and report.
     :param budget: of a pass in one task, as for :class:`PlanFleetOperator`.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id`` and
-        ``spark_conn_id``.
+    :param store_conn_id, catalog_conn_id, spark_conn_id: Airflow connections; ``None`` for the installation's.
 
     Returns how many jobs ended in which status; for a whole pass, its report. No Spark session starts if no table needs one.
     """
@@ -137,7 +135,6 @@ class MaintainFleetOperator(WorksForQueue, UsesFleet):
         self._names_a_pass = pass_id is not None
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Maintain tables until none is left that the pass allows."""
         with self.installation() as hook, self.fleet(context, hook) as fleet:
             if self._names_a_pass:
                 return self._drain(context, hook, fleet, fleet.passes.get(_read_pass(self.pass_id)))
@@ -153,17 +150,16 @@ class MaintainFleetOperator(WorksForQueue, UsesFleet):
 
 
 class ReportFleetOperator(UsesFleet):
-    """Ends a pass and reports what it did, what failed and for which cause, and what waits and why.
+    """Ends a pass and reports what it did, what failed and why, and what waits and why.
 
     Jobs that no worker claimed are withdrawn, and their tables come first in the next pass. Give the task
-    ``trigger_rule="all_done"``, so that it also runs if no table needed maintenance, or if a worker or the planning failed. If
-    the planning failed, so does this task, once it has ended the pass.
+    ``trigger_rule="all_done"``: it then also runs if no table needed maintenance, or if a worker or the planning failed. If the
+    planning failed, so does this task, once it has ended the pass.
 
     :param pass_id: the pass.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id``.
+    :param store_conn_id, catalog_conn_id: the Airflow connections of the store and the catalog; ``None`` for the installation's.
 
-    Returns the report, with texts that are ready for a notifier: ``text`` about the pass, and ``digest`` about all jobs of the
-    last 24 hours.
+    Returns the report, with texts for a notifier: ``text`` about the pass, ``digest`` about all jobs of the last 24 hours.
     """
 
     template_fields: Sequence[str] = ("pass_id", "store_conn_id", "catalog_conn_id")
@@ -174,7 +170,6 @@ class ReportFleetOperator(UsesFleet):
         self.pass_id = pass_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """End the pass."""
         with self.installation() as hook, self.fleet(context, hook) as fleet:
             report = self.report(fleet, pass_id := _read_pass(self.pass_id))
             fleet.refuse_if_not_planned(pass_id)

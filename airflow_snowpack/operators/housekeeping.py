@@ -1,5 +1,4 @@
-"""Background work as scheduled tasks: the sweep of jobs, the prune of the store, the collector of interim tables, and their signs
-of life."""
+"""Background work as scheduled tasks: sweep jobs, prune the store, collect interim tables, and record signs of life."""
 
 from __future__ import annotations
 
@@ -33,9 +32,8 @@ class SweepOperator(UsesStore):
     """Sweeps once: requeues jobs whose lease expired, fails those without attempts left, and releases locks of ended jobs.
 
     It cancels the jobs of tasks that Airflow ended while they waited in the triggerer, and ends the passes and releases the table
-    locks of DAG runs that have ended. It removes the containers of this host and the pods that ended tasks have left.
-    It also removes the exchange folders of entries that no task has used for a day, as far as this worker has them. Schedule it
-    every few minutes.
+    locks of DAG runs that have ended. It removes the pods, and the containers of this host, that ended tasks have left, and
+    exchange folders on this worker that no task has used for a day. Schedule it every few minutes.
 
     :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's.
 
@@ -45,7 +43,6 @@ class SweepOperator(UsesStore):
     template_fields: Sequence[str] = ("store_conn_id",)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Sweep once."""
         from airflow_snowpack.hooks.ended_tasks import sweep
         from airflow_snowpack.hooks.run_states import TaskRunStates
         from airflow_snowpack.operators.entries.left_running import remove_left_running
@@ -57,7 +54,7 @@ class SweepOperator(UsesStore):
             sign_of_task(hook.store(), Role.SWEEPER, context).beat()
             for folder in Exchanges(hook.settings.runner_folder).sweep():
                 self.log.info("Removed the exchange folder %s, which a killed task has left", folder)
-            if not report.paused:  # last, as what it asks may not answer
+            if not report.paused:  # last, since Airflow, the daemon or the cluster may not answer
                 remove_left_running(hook.settings.runner_folder, hook.store().identity, TaskRunStates())
         if report.paused:
             self.log.info("Drain mode is on: nothing was swept")
@@ -90,7 +87,6 @@ class PruneStoreOperator(UsesStore):
         self.dry_run = dry_run  # type: ignore[assignment, method-assign]  # BaseOperator has a debugging method of this name
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Delete what is old, in small batches."""
         from airflow_snowpack.humanize import duration
         from airflow_snowpack.store import Actor
 
@@ -105,16 +101,16 @@ class PruneStoreOperator(UsesStore):
 
 
 class CollectInterimTablesOperator(UsesCatalog):
-    """Drops the interim tables that no task needs any more, then sweeps tables and files that no record has.
+    """Drops interim tables that no task needs any more, then sweeps tables and files without a record.
 
-    Schedule it every few minutes. It reads the states of runs and tasks from Airflow with the task's own identity. A table that
-    cannot be dropped is reported, and the next run tries it again.
+    Schedule it every few minutes. It reads the states of runs and tasks from Airflow with the task's identity. A table that
+    cannot be dropped is reported, and the next run retries it.
 
     :param sweep: also drop tables and files that are named like interim tables and have no record.
-    :param sweep_after: the age from which these are dropped: a ``timedelta``, or text such as ``2d``; ``None``:
-        ``[snowpack] interim_sweep_after``.
+    :param sweep_after: the age from which these are dropped, such as ``2d``, or a ``timedelta``; ``None``: ``[snowpack]
+        interim_sweep_after``.
     :param dry_run: report what would be dropped.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id``.
+    :param store_conn_id, catalog_conn_id: the Airflow connections of the store and the catalog; ``None`` for the installation's.
 
     Returns what was dropped, what could not be dropped, what is kept, and what was swept; at most fifty of each.
     """
@@ -136,7 +132,6 @@ class CollectInterimTablesOperator(UsesCatalog):
         self.dry_run = dry_run  # type: ignore[assignment, method-assign]  # BaseOperator has a debugging method of this name
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Collect, then sweep."""
         from airflow_snowpack.hooks.run_states import TaskRunStates
         from airflow_snowpack.hooks.services import open_collector
         from airflow_snowpack.store.signs_of_life import Role
@@ -156,7 +151,7 @@ class CollectInterimTablesOperator(UsesCatalog):
         return report
 
     def _sweep_after(self, hook: SnowpackHook) -> timedelta | None:
-        """Return the age from which tables are swept, or ``None`` for no sweep."""
+        """Return the age from which tables are swept; ``None`` for no sweep."""
         if not read_flag("sweep", self.sweep):
             return None
         if read_text(self.sweep_after) is None:
@@ -169,7 +164,7 @@ class CollectInterimTablesOperator(UsesCatalog):
     def _sweep(
         self, hook: SnowpackHook, catalog_hook: IcebergCatalogHook, older_than: timedelta | None, *, dry_run: bool
     ) -> tuple[list[SweepAction], str | None]:
-        """Return what was swept, and why the sweep was refused, if it was."""
+        """Return what was swept, and why a sweep was refused."""
         from airflow_snowpack.interim.collection.sweeper import sweep
         from airflow_snowpack.interim.errors import ForeignNamespace
 
@@ -178,7 +173,7 @@ class CollectInterimTablesOperator(UsesCatalog):
         name = catalog_hook.settings.catalog_name
         try:
             swept = sweep(hook.interim(), catalog_hook.catalog, name, older_than=older_than, dry_run=dry_run)
-        except ForeignNamespace as refused:  # what this store has on record was collected before
+        except ForeignNamespace as refused:  # tables on record in this store were collected before
             self.log.error("Nothing was swept: %s", refused)
             return [], str(refused)
         done = "would be swept" if dry_run else "was swept"

@@ -35,15 +35,14 @@ if TYPE_CHECKING:
 class HandsOver(ReportsLineage, StopsWhenKilled, UsesCatalog):
     """Base of the operators that read and write interim tables.
 
-    :param name: a name by which the new table can be found, beside its reference. On a mapped task it needs a template that is
+    :param name: a name by which the new table can be found, besides its reference. On a mapped task it needs a template that is
         different for each instance. (templated)
     :param scope: where the name is valid: ``run`` or ``global``.
     :param preservation: ``FULL`` keeps the table when no task needs it any more, ``NONE`` drops it; ``None``: the registered run
         decides, then the environment variable ``SNOWPACK_DEFAULT_PRESERVATION_MODE``, then ``NONE``.
     :param ttl: how long the table is preserved, or keeps its global name, such as ``"7d"``; ``None``: without end.
     :param spark_conn_id: see :class:`~airflow_snowpack.hooks.IcebergSparkHook`.
-    :param catalog_conn_id: the installation's, if any: the collector drops no tables in other catalogs. Likewise
-        ``store_conn_id``.
+    :param store_conn_id, catalog_conn_id: the installation's, if any: the collector drops no tables in other catalogs.
     :raises ValueError: an invalid scope or duration.
     :raises InvalidPreservation: an invalid preservation.
     """
@@ -73,7 +72,7 @@ class HandsOver(ReportsLineage, StopsWhenKilled, UsesCatalog):
     def handing_over(self, context: Context) -> Iterator[TableHandover]:
         """Open the handover of this attempt. A block that ends without an error publishes every table given to it.
 
-        :raises AirflowFailException: a retry would meet the same problem.
+        :raises AirflowFailException: a retry would fail again.
         """
         from airflow_snowpack.interim.handover import TableHandover
 
@@ -104,7 +103,6 @@ class HandsOver(ReportsLineage, StopsWhenKilled, UsesCatalog):
         return IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id).session()
 
     def abandon(self, reason: str) -> None:
-        """Stop Spark, and give up what was written."""
         if (handover := self._handover) is not None:
             handover.interrupt()
             handover.abandon(reason)
@@ -133,14 +131,14 @@ def refuse_shared_name(operator: BaseOperator, name: object, map_index: int | No
 
     A template is accepted as it is: its author has to make it different for each instance.
 
-    :param name: as it is written, before it is rendered.
-    :raises UnusableOutput: all instances would have it.
+    :param name: as written, before it is rendered.
+    :raises UnusableOutput: all instances would share it.
     """
     if map_index is None or map_index < 0:
         return
     dag = operator.get_dag()
     mapped = dag.get_task(operator.task_id) if dag is not None else None
-    partial = getattr(mapped, "partial_kwargs", None)  # None: a group of tasks is mapped, not the task
+    partial = getattr(mapped, "partial_kwargs", None)  # None: a task group is mapped, not the task
     written = name if partial is None else partial.get("name")
     if isinstance(written, str) and written and "{" not in written:
         from airflow_snowpack.interim.errors import UnusableOutput
@@ -156,9 +154,9 @@ def refuse_shared_name(operator: BaseOperator, name: object, map_index: int | No
 def consumers_of(producer: BaseOperator) -> frozenset[str]:
     """Return the ids of the tasks of this DAG that may need the tables of this task.
 
-    These are the tasks directly downstream, and those behind tasks of other kinds: what a plain ``@task`` returns, such as
-    ``refs[0]``, may be the reference that it received, and it cannot pin the table for its own consumers. So every table that a
-    task receives as an argument was pinned for it before its producer ended.
+    These are the tasks directly downstream, and those behind tasks of other classes: what a plain ``@task``
+    returns, such as ``refs[0]``, may be the reference that it received, and it cannot pin the table for its consumers. Every
+    table that a task receives as an argument is therefore pinned for it before its producer ends.
     """
     carriers = {producer.task_id}
     consumers = set(producer.downstream_task_ids)
@@ -184,7 +182,7 @@ def _producers_for(task: BaseOperator | MappedOperator) -> set[str]:
     from airflow.sdk.definitions.mappedoperator import MappedOperator
     from airflow.sdk.definitions.xcom_arg import XComArg
 
-    # Of a list that is expanded, iter_mapped_dependencies() leaves out the results inside of it.
+    # In a list that is expanded, iter_mapped_dependencies() misses the results inside of it.
     arguments = [task.partial_kwargs, task._get_specified_expand_input().value] if isinstance(task, MappedOperator) else task
     return {operator.task_id for operator, _ in XComArg.iter_xcom_references(arguments)}
 

@@ -32,8 +32,7 @@ class RunsJob(ReportsLineage, StopsWhenKilled, UsesCatalog):
             self.begin(hook, claim, engine)
         job = self.run_attempt(context, claim)
 
-    Whatever can fail before (settings, connections, the catalog) is tried before the claim, so that a task that cannot work takes
-    no job away from one that can.
+    Whatever can fail early (settings, connections, the catalog) is tried before the claim: a task that cannot work takes no job.
 
     :param continue_on_error: run the remaining actions after one that failed; ``None``: ``[snowpack] continue_on_error``.
     """
@@ -55,7 +54,6 @@ class RunsJob(ReportsLineage, StopsWhenKilled, UsesCatalog):
     _job_id: str | None = None
 
     def job_ids(self) -> Sequence[str]:
-        """Return the job of this try."""
         return () if self._job_id is None else (self._job_id,)
 
     def engine(self, hook: SnowpackHook, catalog: Catalog) -> SparkEngine:
@@ -89,7 +87,7 @@ class RunsJob(ReportsLineage, StopsWhenKilled, UsesCatalog):
 
         :raises AirflowException: the job failed; the message is the error of its action.
         :raises LeaseRanOut: the store did not answer for longer than the lease; a retry takes the job over.
-        :raises AirflowFailException: a retry would fail again, or would take the job from another process, or undo a cancel.
+        :raises AirflowFailException: a retry would fail again, take the job from another process, or undo a cancel.
         """
         from airflow_snowpack.jobs import StaleAttempt
 
@@ -107,13 +105,12 @@ class RunsJob(ReportsLineage, StopsWhenKilled, UsesCatalog):
         return require_completed(job)
 
     def abandon(self, reason: str) -> None:
-        """Stop the Spark work and fail the job."""
         if self._running is not None:
             self._running.abandon(reason)
 
 
 def require_completed(job: Job) -> Job:
-    """Return a completed job.
+    """Return the job if it is completed.
 
     :raises AirflowException: it failed; the message is the error of its action.
     :raises AirflowFailException: a retry would fail again, or undo a cancel.
@@ -128,10 +125,10 @@ def require_completed(job: Job) -> Job:
 
 
 def replaced(stale: StaleAttempt) -> AirflowException:
-    """Return how a task ends whose attempt was replaced.
+    """Return the exception that ends a task whose attempt was replaced.
 
-    Only a job that waits in the queue again may be tried again by this task. If another attempt runs it or has ended it, a retry
-    would take it from that attempt; if it was cancelled, a retry would undo the cancel.
+    The task may retry only a job that waits in the queue again. If another attempt runs or has ended the job, a retry would take
+    it from that attempt; if the job was cancelled, a retry would undo the cancel.
     """
     from airflow_snowpack.jobs import JobStatus
 
@@ -147,13 +144,12 @@ class RunMaintenanceJobOperator(RunsJob):
     A retry takes over the job that the try before had claimed.
 
     :param job_id: the job to run; ``None`` for the next one in the queue. A template that renders to nothing is refused.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id`` and
-        ``spark_conn_id``.
+    :param store_conn_id, catalog_conn_id, spark_conn_id: Airflow connections; ``None`` for the installation's.
     :param continue_on_error: run the remaining actions after one that failed; ``None``: ``[snowpack] continue_on_error``.
 
     Returns the job as a dictionary. Skipped when there is nothing to claim: the queue is empty, or the job has ended, runs
-    elsewhere, or is not due yet after a failure. In drain mode a task without a job is skipped, and one whose job is
-    pending is retried.
+    elsewhere, or is not due yet after a failure. In drain mode a task without a job is skipped; one with a pending job is
+    retried.
     """
 
     template_fields: Sequence[str] = ("job_id", "store_conn_id", "catalog_conn_id", "spark_conn_id")
@@ -165,7 +161,6 @@ class RunMaintenanceJobOperator(RunsJob):
         self._names_a_job = job_id is not None
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Claim a job and run it."""
         with self.installation() as hook:
             self._refuse_empty_id()
             sign = self._sign(context, hook)
@@ -179,7 +174,7 @@ class RunMaintenanceJobOperator(RunsJob):
             return job_report(self.run_attempt(context, claim))
 
     def _sign(self, context: Context, hook: SnowpackHook) -> SignOfLife | None:
-        """Report a worker, unless the task runs one named job and leaves the queue alone."""
+        """Report a worker, unless the task runs one named job and not the queue."""
         from airflow_snowpack.operators.housekeeping import sign_of_task
         from airflow_snowpack.store.signs_of_life import Role
 
@@ -195,7 +190,7 @@ class RunMaintenanceJobOperator(RunsJob):
             raise UnreadableArgument("job_id", self.job_id, expected)
 
     def _skip_if_idle(self, context: Context, jobs: Jobs, catalog_id: str) -> None:
-        """End before the catalog is connected when the queue is empty, as it usually is for a worker on a schedule."""
+        """Skip the task before connecting to the catalog if the queue is empty, as it usually is for a worker on a schedule."""
         if read_text(self.job_id) is None and context["ti"].try_number == 1 and jobs.queue_depth(catalog_id) == 0:
             raise AirflowSkipException(nothing_to_claim(jobs, catalog_id))
 
@@ -250,7 +245,6 @@ class CancelMaintenanceOperator(UsesStore):
         self.job_id = job_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Cancel the job."""
         from airflow_snowpack.jobs import JobAlreadyFinished
 
         with self.installation() as hook:
@@ -264,7 +258,7 @@ class CancelMaintenanceOperator(UsesStore):
 def job_report(job: Job, before: Mapping[str, int] | None = None, after: Mapping[str, int] | None = None) -> dict[str, Any]:
     """Return a job as JSON values, for XCom.
 
-    :param before: the table's numbers before the job, and ``after`` those after it; left out when they are not known.
+    :param before, after: the table's numbers before and after the job; left out if they are unknown.
     """
     elapsed = (job.completed_at - job.started_at).total_seconds() if job.completed_at and job.started_at else None
     report: dict[str, Any] = {

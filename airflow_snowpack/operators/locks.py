@@ -1,4 +1,4 @@
-"""Lock a table for a DAG's own writes."""
+"""Lock a table while a DAG writes to it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ RUN_HOLDER = "{{ dag.dag_id }}/{{ run_id }}"
 
 
 class AcquireTableLockOperator(WaitsForTable):
-    """Locks one table, so that no maintenance runs on it while a DAG writes to it.
+    """Locks one table: no maintenance runs on it while a DAG writes to it.
 
         acquire = AcquireTableLockOperator(task_id="acquire", table="demo.flights", if_locked="wait")
         release = ReleaseTableLockOperator(task_id="release", table="demo.flights", trigger_rule="all_done")
         acquire >> write >> release
 
     :param table: ``database.table``.
-    :param holder: the holder of the lock; by default the DAG run, so that any task of the run can release it. Locking again with
-        the same holder succeeds.
-    :param ttl: the lock expires after this time. Choose a longer time than the protected work can take. The sweep releases the
-        lock of a DAG run that has ended before.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id``.
+    :param holder: the holder of the lock; by default the DAG run, whose tasks can all release it. The holder may lock again.
+    :param ttl: the lock expires after this time. Choose more than the work can take; the sweep releases the lock of an ended DAG
+        run.
+    :param store_conn_id, catalog_conn_id: the Airflow connections of the store and the catalog; ``None`` for the installation's.
     :param if_locked: what to do when another process has locked the table: ``fail``, ``skip``, or ``wait`` in the triggerer.
     :param wait_timeout: how long to wait at most.
     :param poll_interval: the time between two checks while waiting.
@@ -52,7 +51,6 @@ class AcquireTableLockOperator(WaitsForTable):
         self.ttl = ttl
 
     def attempt(self, context: Context) -> dict[str, Any]:
-        """Lock the table, or raise ``TableLocked``."""
         with self.installation() as hook:
             name = self.catalog_hook().identified(self.table)
             lock = hook.locks().acquire(name, self.holder, ttl=self.ttl)
@@ -62,11 +60,11 @@ class AcquireTableLockOperator(WaitsForTable):
 class ReleaseTableLockOperator(UsesCatalog):
     """Releases a lock of :class:`AcquireTableLockOperator`. If this holder does not have the lock, nothing happens.
 
-    Set ``trigger_rule="all_done"``, so that the task also runs after a failed write.
+    Set ``trigger_rule="all_done"`` to run the task after a failed write, too.
 
     :param table: ``database.table``.
     :param holder: the holder of the lock; by default the DAG run.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id``.
+    :param store_conn_id, catalog_conn_id: the Airflow connections of the store and the catalog; ``None`` for the installation's.
 
     Returns whether the holder had the lock.
     """
@@ -86,7 +84,6 @@ class ReleaseTableLockOperator(UsesCatalog):
         self.holder = holder
 
     def execute(self, context: Context) -> bool:
-        """Release the lock."""
         with self.installation() as hook:
             name = self.catalog_hook().identified(self.table)
             released = hook.locks().release(name, self.holder)

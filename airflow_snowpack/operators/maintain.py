@@ -1,4 +1,4 @@
-"""Maintain one table: in the task itself, or by a job that a worker runs."""
+"""Maintain one table, in the task itself or by a job that a worker runs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,6 @@ class RequestsMaintenance(WaitsForTable):
         return None
 
     def attempt(self, context: Context) -> dict[str, Any]:
-        """Preview or request the maintenance, or raise ``TableLocked``."""
         from airflow_snowpack.maintenance.submit import dry_run, refuse_if_draining
 
         with self.installation() as hook:
@@ -106,7 +105,7 @@ class RequestsMaintenance(WaitsForTable):
         return planned
 
     def _sparing(self, context: Context, hook: SnowpackHook, request: MaintenanceRequest) -> MaintenanceRequest:
-        """Return the request without orphan files that a run of a DAG may still commit."""
+        """Return the request without orphan files that a DAG run may still commit."""
         writers = self.dags_of_tables(context, hook, request.table)().writers(request.table)
         age, why = writers.protected_age(hook.installation.store.clock())
         sparing = request.without_orphans_below(age)
@@ -145,10 +144,10 @@ class MaintainTableOperator(RequestsMaintenance, QueuesJob):
             options={"expire_snapshots": {"retain_last": 10}},
         )
 
-    A retry, or a clear, of the same task instance takes over its own job at once, even if the process of the try before is still
-    alive: what that process writes no longer counts. If the job was completed, and the table has not changed since, a retry
-    returns its result; a clear repeats the work. With ``execution="queued"`` it waits for its own job again. If the task is
-    killed, marked or cleared while it waits, or exceeds its ``execution_timeout``, its job is cancelled.
+    A retry, or a clear, of the task instance takes over its job at once, even if the process of the try before is still alive:
+    what that process writes no longer counts. If the job was completed, and the table has not changed since, a retry returns its
+    result; a clear repeats the work. With ``execution="queued"``, the retry waits for its job again. If the task is killed,
+    marked or cleared while it waits, or exceeds its ``execution_timeout``, its job is cancelled.
 
     :param table: ``database.table``.
     :param actions: names of actions, in any order: a list, a JSON array, or text with commas; ``None`` for the first five.
@@ -157,11 +156,10 @@ class MaintainTableOperator(RequestsMaintenance, QueuesJob):
     :param where: a Spark predicate that limits the rewrites, such as ``month = 3``.
     :param only_if_needed: skip, without Spark, each action that has nothing to do by the table's metadata; ``False`` runs all.
     :param dry_run: report, from metadata, what each action would do; no lock and no JVM.
-    :param priority: from -1000 to 1000; of the jobs that wait for a worker, those with the highest one run first.
-    :param policies: the policies file for ``actions="auto"``, absolute or relative to the DAG bundle; ``None`` for
-        ``[snowpack] policies``.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id`` and
-        ``spark_conn_id``.
+    :param priority: from -1000 to 1000; waiting jobs with the highest priority run first.
+    :param policies: the file for ``actions="auto"``, absolute or relative to the DAG bundle; ``None`` for ``[snowpack]
+        policies``.
+    :param store_conn_id, catalog_conn_id, spark_conn_id: Airflow connections; ``None`` for the installation's.
     :param if_locked: what to do when another process has locked the table: ``fail``, ``skip``, or ``wait`` in the triggerer.
     :param wait_timeout: how long to wait at most.
     :param poll_interval: the time between two checks while waiting.
@@ -170,8 +168,8 @@ class MaintainTableOperator(RequestsMaintenance, QueuesJob):
     :param continue_on_error: run the remaining actions after one that failed; ``None``: ``[snowpack] continue_on_error``.
 
     Returns the job as a dictionary: ``job_id``, ``status``, ``results`` with messages and metrics, ``before`` and ``after``. If
-    runs failed while the job rewrote the table that they write to, ``failed_writers`` has the DAG of each.
-    After maintenance, not after a dry run, the task emits an event with the same numbers on the asset of the table (see
+    runs failed while the job rewrote the table that they write to, ``failed_writers`` has the DAG of each. After maintenance, but
+    not after a dry run, the task emits an event with the same numbers on the asset of the table (see
     :func:`~airflow_snowpack.assets.iceberg_asset`), unless its DAG is scheduled on that asset.
     """
 
@@ -251,10 +249,8 @@ class SubmitMaintenanceOperator(RequestsMaintenance):
         submitted = SubmitMaintenanceOperator(task_id="submit", table="demo.flights", actions=["expire_snapshots"])
         done = MaintenanceJobSensor(task_id="done", job_id="{{ ti.xcom_pull('submit')['job_id'] }}")
 
-    A retry whose first try had submitted already returns that job.
-
-    The arguments are those of :class:`MaintainTableOperator`, without ``execution``, ``spark_conn_id`` and
-    ``continue_on_error``.
+    A retry after a try that submitted the job returns that job. The arguments are those of :class:`MaintainTableOperator`,
+    without ``execution``, ``spark_conn_id`` and ``continue_on_error``.
 
     Returns the job as a dictionary, with its ``job_id``.
     """
@@ -262,7 +258,6 @@ class SubmitMaintenanceOperator(RequestsMaintenance):
     operator_extra_links = (MaintenanceJobLink(),)
 
     def request(self, context: Context, hook: SnowpackHook, catalog: Catalog, request: MaintenanceRequest) -> dict[str, Any]:
-        """Queue the job."""
         from airflow_snowpack.maintenance.submit import submit_once
 
         owner = owner_of(context)

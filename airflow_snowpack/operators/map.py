@@ -1,10 +1,10 @@
-"""Give the rows of a table to a Python function on Spark, into a new interim table.
+"""Apply a Python function to the rows of a table on Spark, into a new interim table.
 
     class MyOperator(MapsTable):
         def apply(self, context, df):
             return Made(map_rows(self.python_callable, df, **self.arguments()), OperationKind.MAP)
 
-What is read is one snapshot, of an interim table or of any other, and the lineage names it.
+The task reads one snapshot, of an interim table or of any other, and the lineage names it.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Made:
 
 
 class MapsTable(HandsOver):
-    """Base of the operators that give a table to a function. The result becomes an interim table, see :class:`HandsOver`.
+    """Base of the operators that apply a function to a table. The result becomes an interim table, see :class:`HandsOver`.
 
-    :param python_callable: the function. It runs in Spark's tasks: its module is sent along, what it imports must be installed.
+    :param python_callable: the function. It runs in Spark's tasks: its module is sent to them, what it imports must be installed.
     :param table: the output of a task that returns a table (``table=clean.output``, or the call of a ``@task.snowpack``), a view
         on one, or the name of an Iceberg table, ``database.table``, which is read as of its current snapshot. (templated)
-    :param op_args: further arguments of the function. (templated)
-    :param op_kwargs: further keyword arguments. (templated)
+    :param op_args: more arguments of the function. (templated)
+    :param op_kwargs: more keyword arguments. (templated)
     """
 
     template_fields: Sequence[str] = (*HandsOver.template_fields, "table", "op_args", "op_kwargs")
@@ -73,7 +73,7 @@ class MapsTable(HandsOver):
         self.op_kwargs = op_kwargs or {}
 
     def apply(self, context: Context, df: DataFrame) -> Made:
-        """Return what the function makes of the rows."""
+        """Return the result of the function on the rows."""
         raise NotImplementedError
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class MapsTable(HandsOver):
             return handover.run(session, lambda: self._hand_on(context, handover, session, source))
 
     def arguments(self) -> dict[str, Any]:
-        """Return what the function receives beside the rows."""
+        """Return what the function receives besides the rows."""
         args = self.op_args if not isinstance(self.op_args, str) else read_values("op_args", self.op_args)
         return {"args": tuple(args), "kwargs": read_object("op_kwargs", self.op_kwargs)}
 
@@ -104,7 +104,7 @@ class MapsTable(HandsOver):
             found = SparkSource.table(session, source)
             df, inputs = found.df, [TableAt(each["table"], each.get("snapshot_id")) for each in found.sources]
         else:
-            df, inputs = handover.read(source, session), []  # the handover knows where its tables come from
+            df, inputs = handover.read(source, session), []  # the handover knows the inputs of its tables
         made = self.apply(context, df)
         return handover.give(made.df, kind=made.kind, detail=made.detail, inputs=inputs).to_json()
 
@@ -135,8 +135,7 @@ class MapRowsOperator(MapsTable):
 
     The function receives a row as a dictionary and returns the new one, or ``None`` to drop it.
 
-    :param schema: the columns of the new rows in Spark's DDL, such as ``"flight int, km double"``; ``None`` for those of the
-        table.
+    :param schema: the columns of the new rows in Spark's DDL, such as ``"flight int, km double"``; ``None`` for the table's.
 
     For the other arguments see :class:`~airflow_snowpack.operators.map.MapsTable`. Returns the reference of the new table.
     """
@@ -146,7 +145,6 @@ class MapRowsOperator(MapsTable):
         self.schema = schema
 
     def apply(self, context: Context, df: DataFrame) -> Made:
-        """Map the rows."""
         from airflow_snowpack.interim.map_reduce.functions import name_of
         from airflow_snowpack.interim.map_reduce.mapping import map_rows
         from airflow_snowpack.lineage.operation import OperationKind
@@ -167,8 +165,7 @@ class MapPartitionsOperator(MapsTable):
 
     The function receives an iterator of Arrow record batches and yields record batches.
 
-    :param schema: the columns of the new rows in Spark's DDL, such as ``"id bigint, score double"``; ``None`` for those of the
-        table.
+    :param schema: the columns of the new rows in Spark's DDL, such as ``"id bigint, score double"``; ``None`` for the table's.
 
     For the other arguments see :class:`~airflow_snowpack.operators.map.MapsTable`. Returns the reference of the new table.
     """
@@ -178,7 +175,6 @@ class MapPartitionsOperator(MapsTable):
         self.schema = schema
 
     def apply(self, context: Context, df: DataFrame) -> Made:
-        """Map the partitions."""
         from airflow_snowpack.interim.map_reduce.functions import name_of
         from airflow_snowpack.interim.map_reduce.mapping import map_partitions
         from airflow_snowpack.lineage.operation import OperationKind
@@ -195,7 +191,7 @@ class ReduceRowsOperator(MapsTable):
 
         ReduceRowsOperator(task_id="total", python_callable=sums, table=per_day.output, fan_in=100)
 
-    The function receives a list of rows as dictionaries and returns a row with the same columns. An empty table is a
+    The function receives a list of rows as dictionaries and returns a row of the same columns. An empty table raises
     ``TypeError``.
 
     :param fan_in: how many rows the function receives at most, from 2. (templated)
@@ -203,7 +199,7 @@ class ReduceRowsOperator(MapsTable):
     :param partitions: how many Spark tasks a layer has at most; ``None`` for the session's ``spark.sql.shuffle.partitions``.
 
     For the other arguments see :class:`~airflow_snowpack.operators.map.MapsTable`. Returns the reference of a table with the last
-    row; the XCom ``layers`` has the rows that went into each layer, its partitions, and the rows that came out.
+    row; the XCom ``layers`` has the input rows of each layer, its partitions, and its output rows.
     """
 
     template_fields: Sequence[str] = (*MapsTable.template_fields, "fan_in", "order_by")
@@ -219,7 +215,6 @@ class ReduceRowsOperator(MapsTable):
         self.partitions = partitions
 
     def apply(self, context: Context, df: DataFrame) -> Made:
-        """Reduce the rows."""
         from airflow_snowpack.interim.map_reduce.functions import name_of
         from airflow_snowpack.interim.map_reduce.reduction import reduce_rows
         from airflow_snowpack.lineage.operation import OperationKind

@@ -1,12 +1,12 @@
-"""Queue a job from a task, wait for its end in the triggerer, and cancel the job if the task ends before it.
+"""Queue a job from a task, wait for its end in the triggerer, and cancel the job if the task ends first.
 
     def request(self, context, hook, catalog, request):
         self.queue_job(context, hook.jobs(), catalog, request, before)       # leaves the worker slot
 
     def report(self, context, job, before): ...                          # after the job has completed
 
-The invariant: a task that ends by itself, or that Airflow ends while it waits, leaves no pending or running job behind. The
-event of the trigger is a hint; the task reads the job.
+The invariant: a task that ends, or that Airflow ends while it waits, leaves no pending or running job behind. The event of the
+trigger is a hint; the task reads the job.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.settings import Settings
 
 WORKERS_OWN = ("continue_on_error", "spark_conn_id")
-"""The arguments of a task that runs its job itself; a worker has its own."""
+"""Arguments that apply only if the task runs its job; a worker uses its own."""
 
 
 class QueuesJob(WaitsForTable, RunsJob):
@@ -67,7 +67,7 @@ class QueuesJob(WaitsForTable, RunsJob):
 
         :param default: without an argument.
         :raises UnreadableArgument: the argument is not an execution.
-        :raises UnusableArgument: the job is to be queued, and another argument would have no effect.
+        :raises UnusableArgument: the job would be queued, and another argument would have no effect.
         """
         text = read_text(self.execution)
         try:
@@ -81,13 +81,16 @@ class QueuesJob(WaitsForTable, RunsJob):
         return execution
 
     def is_queued(self, settings: Settings) -> bool:
-        """Return whether a worker runs the job; raises as :meth:`read_execution`."""
+        """Return whether a worker runs the job.
+
+        :raises UnreadableArgument, UnusableArgument: as :meth:`read_execution`.
+        """
         return self.read_execution(settings.execution) == "queued"
 
     def queue_job(
         self, context: Context, jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, before: Mapping[str, int]
     ) -> NoReturn:
-        """Queue the job, or find the one that an earlier try has queued, and wait for its end."""
+        """Queue the job, or find the one that an earlier try queued, and wait for its end."""
         from airflow_snowpack.maintenance.submit import submit_own
 
         owner = owner_of(context)
@@ -97,7 +100,7 @@ class QueuesJob(WaitsForTable, RunsJob):
         self._wait(context, jobs, job, before)
 
     def job_ended(self, context: Context, event: dict[str, Any], job_id: str, before: Mapping[str, int]) -> Any:
-        """Read the job, and wait again if it has not ended."""
+        """Resume after a wait, and wait again if the job has not ended."""
         from airflow_snowpack.connections.errors import ConnectionUnreadable
         from airflow_snowpack.jobs import JobStatus
         from airflow_snowpack.store import StoreTooSlow, StoreUnreachable
@@ -134,19 +137,17 @@ class QueuesJob(WaitsForTable, RunsJob):
             raise
 
     def abandon(self, reason: str) -> None:
-        """Cancel the queued job, or stop and fail the job that runs in the task."""
         if self._queued is not None:
             self._cancel(*self._queued)
         super().abandon(reason)
 
     def must_wait(self, context: Context, locked: TableLocked) -> bool:
-        """Return whether the worker of a job that an earlier try of this task has cancelled is leaving the table."""
+        """Return whether the worker of a job that an earlier try of this task cancelled is leaving the table."""
         with self.installation() as hook:
             holder = hook.jobs().find(locked.lock.holder)
         return holder is not None and holder.owner == owner_of(context)
 
     def read_and_written(self) -> tuple[Sequence[TableAt | DatasetAt], Sequence[TableAt | DatasetAt]]:
-        """Return the table as the worker read and wrote it."""
         from airflow_snowpack.hooks.store import SnowpackHook
         from airflow_snowpack.lineage.operations import OperationLog
 
@@ -159,9 +160,9 @@ class QueuesJob(WaitsForTable, RunsJob):
         return [table for each in done for table in each.inputs], [table for each in done for table in each.outputs]
 
     def time_left(self, context: Context) -> timedelta | None:
-        """Return what is left of ``execution_timeout`` for a queued job, which counts from the beginning of the try.
+        """Return what remains of ``execution_timeout`` for a queued job, which counts from the beginning of the try.
 
-        The try may have waited for its table before, or for an earlier job.
+        The try may have waited for its table, or for an earlier job, before.
         """
         from airflow_snowpack.settings import Settings
         from airflow_snowpack.store import utc_now

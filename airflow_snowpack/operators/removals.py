@@ -1,4 +1,4 @@
-"""Plan what is to be deleted, let a person decide, and delete exactly what was approved."""
+"""Plan what to delete, wait for a person's decision, and delete exactly what was approved."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ class StaleDecision(SnowpackError, kind=Kind.REFUSED):
 
 
 class PlanRemovalOperator(MaintainTableOperator, SkipMixin):
-    """Lists the orphan files or old snapshots of a table and deletes nothing, so that a person can decide on the list.
+    """Lists the orphan files or old snapshots of a table for a person to decide on; deletes nothing.
 
         plan = PlanRemovalOperator(task_id="plan", table="demo.flights")
         approve = HITLOperator(task_id="approve", subject="Delete the listed files?", options=["Approve", "Reject"])
         delete = RunRemovalOperator(task_id="delete", removal_id=plan.output["removal_id"], decision=approve.output)
         plan >> approve >> delete
 
-    If there is nothing to remove, the tasks right after it are skipped. With a limit, a list within it is deleted at once, and
-    they are skipped as well.
+    If there is nothing to remove, the tasks right after it are skipped. A list within a limit is deleted at once, and they are
+    skipped, too.
 
     :param table: ``database.table``.
     :param action: ``remove_orphan_files`` or ``expire_snapshots``.
     :param options: of the action, such as ``{"older_than": "7d"}``.
-    :param approve_above_files: without a decision, delete a list of at most so many files; by default, none.
-    :param approve_above_bytes: wait for a decision on a larger list whatever number of files it has.
+    :param approve_above_files: delete a list of at most this many files without a decision; by default, none.
+    :param approve_above_bytes: wait for a decision on a larger list, however few its files are.
 
     The other arguments are those of :class:`MaintainTableOperator`.
 
@@ -94,7 +94,6 @@ class PlanRemovalOperator(MaintainTableOperator, SkipMixin):
         self.approve_above_bytes = approve_above_bytes
 
     def attempt(self, context: Context) -> dict[str, Any]:
-        """Request the plan."""
         limits = {
             "approve_above_files": read_number("approve_above_files", self.approve_above_files),
             "approve_above_bytes": read_number("approve_above_bytes", self.approve_above_bytes),
@@ -114,13 +113,13 @@ class PlanRemovalOperator(MaintainTableOperator, SkipMixin):
                 sample = [item.name for item in records.some_items(removal.removal_id, limit=SAMPLE_SIZE)]
                 report |= removal_report(removal) | {"sample": sample}
         self.log.info("Planned the removal of %s", report["summary"])
-        context["ti"].xcom_push("removal_id", report["removal_id"])  # which plan.output["removal_id"] reads
+        context["ti"].xcom_push("removal_id", report["removal_id"])  # for plan.output["removal_id"]
         if report.get("state") != RemovalState.AWAITING_APPROVAL:
             self._skip_next(context, report)
         return report
 
     def _skip_next(self, context: Context, report: dict[str, Any]) -> None:
-        """Skip the tasks right after this one, which ends the task here."""
+        """Skip the tasks right after this one; this ends the task."""
         later = [task for task in self.get_direct_relatives(upstream=False) if not getattr(task, "is_teardown", False)]
         if later:
             context["ti"].xcom_push("return_value", report)
@@ -138,8 +137,7 @@ class RunRemovalOperator(MaintainTableOperator):
 
     The other arguments are those of :class:`MaintainTableOperator`, without those of the request.
 
-    Returns a dictionary: that of :class:`PlanRemovalOperator`, ``deleted``, ``gone``, ``left_out`` and ``quarantined`` as
-    numbers.
+    Returns that of :class:`PlanRemovalOperator` with the numbers ``deleted``, ``gone``, ``left_out`` and ``quarantined``.
     """
 
     template_fields: Sequence[str] = (
@@ -157,7 +155,7 @@ class RunRemovalOperator(MaintainTableOperator):
         return None
 
     def attempt(self, context: Context) -> dict[str, Any]:
-        """Record the decision and request the deletion; a repeated task whose removal is deleted returns it."""
+        """Record the decision and request the deletion; a repeated task returns a removal that is already deleted."""
         from airflow_snowpack.maintenance.removals.of_job import is_done
 
         with self.installation() as hook:
@@ -167,7 +165,6 @@ class RunRemovalOperator(MaintainTableOperator):
         return super().attempt(context)
 
     def report(self, context: Context, job: Job, before: Mapping[str, int], catalog: Catalog | None = None) -> dict[str, Any]:
-        """Return the removal with its outcome."""
         with self.installation() as hook:
             return job_report(job) | removal_report(hook.installation.removals.get(self.removal_id))
 

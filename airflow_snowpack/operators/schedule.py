@@ -26,18 +26,18 @@ class SnowpackDispatcherOperator(UsesCatalog):
 
         SnowpackDispatcherOperator(task_id="dispatch")
 
-    When there is nothing to do, the task waits in the triggerer, which records events and resumes it. It ends after ``run_for``,
-    so that the DAG's next run continues with new code and its own log. Any number of dispatchers can run at the same time.
+    When there is nothing to do, the task waits in the triggerer, which records events and resumes it. It ends after ``run_for``:
+    the DAG's next run continues with new code and a new log. Any number of dispatchers can run at the same time.
 
     :param run_for: how long the task runs.
-    :param linger: how long an idle task stays in its worker slot, where it launches within a second, before it waits in the
+    :param linger: how long an idle task keeps its worker slot, where it launches within a second, before it waits in the
         triggerer. After that, nothing resumes it for ``[snowpack] resume_delay``.
     :param look_interval: the time between two checks in the triggerer.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id``, and
-        ``airflow_conn_id`` of Airflow's REST API, which constraints on pools need and which finds ends of runs at less cost.
+    :param store_conn_id, catalog_conn_id: the Airflow connections of the store and the catalog; ``None`` for the installation's.
+    :param airflow_conn_id: the Airflow connection of Airflow's REST API, which constraints on pools need and which finds ends of
+        runs at less cost; ``None`` for the installation's.
 
-    When the task begins, it deploys the schedules that files declare (``[snowpack] schedule_files``). Returns how many DAG runs
-    it launched.
+    The task first deploys the schedules that files declare (``[snowpack] schedule_files``). Returns how many runs it launched.
     """
 
     template_fields: Sequence[str] = ("store_conn_id", "catalog_conn_id", "airflow_conn_id")
@@ -69,7 +69,7 @@ class SnowpackDispatcherOperator(UsesCatalog):
             return self._work(context, hook, until, launched=0)
 
     def execute_complete(self, context: Context, event: dict[str, Any], until: str, launched: int) -> int:
-        """Continue when something is due, or end when the time is over."""
+        """Continue when something is due, or end when ``run_for`` has elapsed."""
 
         if problem := event.get("problem"):
             raise AirflowException(problem)
@@ -96,7 +96,7 @@ class SnowpackDispatcherOperator(UsesCatalog):
         return launched
 
     def _until_idle(self, scheduler: Scheduler, may_continue: Callable[[], bool]) -> int:
-        """Work until nothing has happened for ``linger``, and return how many runs were launched."""
+        """Work until nothing has happened for ``linger``; return how many runs were launched."""
         launched, busy_at = 0, time.monotonic()
         while may_continue() and time.monotonic() - busy_at <= self.linger.total_seconds():
             report = scheduler.step()

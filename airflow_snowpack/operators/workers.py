@@ -37,7 +37,7 @@ class WorksForQueue(ReportsLineage, StopsWhenKilled, UsesCatalog):
         """Return the worker of this task, which a kill abandons from here on. A retry resumes the job of the try before.
 
         :param claim_next: see :class:`JobWorker`.
-        :raises SparkUnavailable, CatalogUnreachable: this machine can run no job.
+        :raises SparkUnavailable, CatalogUnreachable: this machine cannot run jobs.
         """
         from airflow_snowpack.airflow.task_ref import TaskRef
         from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
@@ -65,7 +65,6 @@ class WorksForQueue(ReportsLineage, StopsWhenKilled, UsesCatalog):
         return () if self._worker is None else tuple(self._worker.recent)
 
     def abandon(self, reason: str) -> None:
-        """Stop the Spark work of the running job, and fail it."""
         if self._worker is not None:
             self._worker.abandon(reason)
 
@@ -79,13 +78,11 @@ class RunQueuedJobsOperator(WorksForQueue):
     All jobs of the task share one Spark session. A job that fails does not fail the task: the task or the person that submitted
     it sees its error. A retry takes over the job that the try before had claimed.
 
-    :param number: the worker's number among those of its run; of no meaning to the work.
-    :param run_for: claim no further job after this time, so that the DAG's next run can start more workers, or new code.
-    :param store_conn_id: the Airflow connection of the store; ``None`` for the installation's. Likewise ``catalog_conn_id`` and
-        ``spark_conn_id``.
+    :param number: the worker's number among those of its run; it has no effect on the work.
+    :param run_for: claim no more jobs after this time: the DAG's next run can then start more workers, or new code.
+    :param store_conn_id, catalog_conn_id, spark_conn_id: Airflow connections; ``None`` for the installation's.
 
-    Returns how many jobs ended in which status, such as ``{"completed": 12, "failed": 1}``. Skipped when there was nothing to
-    claim.
+    Returns how many jobs ended in which status, such as ``{"completed": 12, "failed": 1}``. Skipped without a job to claim.
     """
 
     template_fields: Sequence[str] = ("store_conn_id", "catalog_conn_id", "spark_conn_id")
@@ -103,7 +100,6 @@ class RunQueuedJobsOperator(WorksForQueue):
         self.run_for = run_for
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Run jobs until the queue is empty or the time is over."""
         from airflow_snowpack.operators.housekeeping import sign_of_task
         from airflow_snowpack.operators.jobs import nothing_to_claim
         from airflow_snowpack.store.signs_of_life import Role

@@ -3,7 +3,7 @@
     check_place("subprocess", image=None, build=None)
     check_python("/opt/venv/bin/python")
 
-The commands, functions, names and variables themselves are checked by :mod:`airflow_snowpack.runners.entry`.
+:mod:`airflow_snowpack.runners.entry` checks the commands, functions, names and variables themselves.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ SET_BY_THE_TASK = {
         "skip_on_exit_code": "an exit code other than 0 fails the task",
     },
 }
-"""Arguments of the providers' operators that are no options of a runner, with what to use instead."""
+"""Arguments of the providers' operators that are not options of a runner, with what to use instead."""
 
 
 def check_options(runner: str, options: Mapping[str, Any]) -> None:
@@ -82,7 +82,7 @@ def check_options(runner: str, options: Mapping[str, Any]) -> None:
 
 
 def shell_entry(command: Any, outputs: Any) -> ShellEntry:
-    """Return the entry of a command and its outputs, as they are written in a DAG file or as their templates are rendered.
+    """Return the entry of a command and its outputs, as written in a DAG file or rendered from templates.
 
     :raises InvalidEntry: the command is not a list of texts, or the outputs are not a list of names.
     """

@@ -1,12 +1,11 @@
-"""Run an entry in a task: its inputs go into an exchange folder, a runner runs it, and its outputs become interim tables.
+"""Run an entry in a task: its inputs are written to an exchange folder, a runner runs it, and its outputs become interim tables.
 
     class MyOperator(RunsEntry):
         def prepared(self, context, handover):
             return Prepared(ShellEntry(("score", "{inputs}/flights")), inputs={"flights": handover.recorded(ref)})
 
-The order keeps the promises: all inputs are pinned before any is written; the entry has ended successfully before any of its
-outputs is read; all outputs are written before any is committed; and the commit is fenced. So nothing of a failed, killed or
-superseded attempt reaches another task.
+The invariant: nothing of a failed, killed or superseded attempt reaches another task. All inputs are pinned before any is
+written, the entry has ended successfully before any output is read, all outputs are written before the fenced commit.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ LONGEST_WAIT = timedelta(days=7)
 class PreparedEntry:
     """An entry and what it receives.
 
-    :param args: of a module entry, with references in place of tables; likewise ``kwargs``.
+    :param args, kwargs: of a module entry, with references instead of tables.
     :param inputs: of a shell entry, by their names.
     :param names: the parameter of each of ``args``; it names the inputs in them.
     :param forms: in which form a parameter receives its tables; see :class:`~airflow_snowpack.runners.entry.InputTable`.
@@ -78,13 +77,13 @@ class RunsEntry(HandsOver):
 
     :param runner: where the entry runs: ``subprocess``, ``docker`` or ``kubernetes``.
     :param image: the prebuilt image of the container or pod, used as it is. (templated)
-    :param build: the image as an :class:`~airflow_snowpack.runners.images.source.ImageBuild`, which is built once, by the first
-        task that needs it. Either ``image`` or ``build``, and neither for ``subprocess``.
+    :param build: the image as an :class:`~airflow_snowpack.runners.images.source.ImageBuild`, which the first task that needs it
+        builds once. Either ``image`` or ``build``; neither for ``subprocess``.
     :param command_env: environment variables of the entry. Templates in their values are rendered when the task runs; the values
         are masked in logs, and are not part of the rendered templates.
-    :param python: the interpreter that runs a function, by its name or path where the entry runs. Without it, ``python3`` of the
-        image, or the worker's own for ``subprocess``.
-    :param runner_options: further arguments of the operator of Airflow's provider that runs the container or pod.
+    :param python: the interpreter that runs a function, by its name or path where the entry runs; ``None`` for the image's
+        ``python3``, or the worker's interpreter for ``subprocess``.
+    :param runner_options: more arguments of the provider's operator that runs the container or pod.
     """
 
     template_fields: Sequence[str] = (*HandsOver.template_fields, "image")
@@ -118,9 +117,9 @@ class RunsEntry(HandsOver):
         raise NotImplementedError
 
     def execute(self, context: Context) -> Any:
-        """Run the entry, in an image that is built first if no task has needed it before.
+        """Run the entry, after building its image if no task has needed it before.
 
-        :returns: its result as an XCom: JSON, with references in place of tables.
+        :returns: its result as an XCom: JSON, with references instead of tables.
         :raises AirflowFailException: a retry would fail again.
         :raises EntryFailed, EntryRaised: the entry failed; a retry may succeed.
         :raises TaskDeferred: another task builds the image, or the entry runs in a pod, without a worker.
@@ -130,7 +129,7 @@ class RunsEntry(HandsOver):
     def image_ended(self, context: Context, event: Mapping[str, Any], commit: str) -> Any:
         """Run the entry after a wait for its image.
 
-        :param commit: what the revision meant when the wait began.
+        :param commit: the commit that the revision pointed to when the wait began.
         """
         if problem := event.get("problem"):
             raise AirflowException(problem)
@@ -140,13 +139,13 @@ class RunsEntry(HandsOver):
     def entry_ended(self, context: Context, event: Mapping[str, Any], image: str, mark: str | None) -> Any:
         """Return the result of an entry that has run without a worker.
 
-        :param image: the image that it runs in.
+        :param image: the image that it ran in.
         :param mark: of its invocation.
         """
         return self._run_in(context, image, Resumption(event, mark))
 
     def abandon(self, reason: str) -> None:
-        """End the entry, or the build of its image, and give up what was written."""
+        """Stop the entry, or the build of its image, and discard what was written."""
         if self._built_image is not None:
             self._built_image.stop()
         super().abandon(reason)
@@ -186,7 +185,7 @@ class RunsEntry(HandsOver):
         return rendered
 
     def _rendered(self, texts: dict[str, str], context: Context) -> dict[str, str]:
-        """Render templates as texts, also in a DAG that renders native objects: ``1e5`` is a text, and not 100000.0."""
+        """Render templates to text, even in a DAG that renders native objects: ``1e5`` is text, not 100000.0."""
         before, self.render_template_as_native_obj = self.render_template_as_native_obj, False
         try:
             rendered: dict[str, str] = self.render_template(texts, context, self.get_template_env())
@@ -195,7 +194,7 @@ class RunsEntry(HandsOver):
         return rendered
 
     def _is_expanded(self, argument: str) -> bool:
-        """Return whether a mapped task gets the argument by ``expand``. It may be another task's result, and is no template."""
+        """Return whether ``expand`` sets the argument of a mapped task; it may be another task's result, but no template."""
         dag = self.get_dag()
         partial = None if dag is None else getattr(dag.get_task(self.task_id), "partial_kwargs", None)
         return partial is not None and argument not in partial
@@ -204,7 +203,7 @@ class RunsEntry(HandsOver):
     def _exchange(
         self, exchanges: Exchanges, attempt: TaskAttempt, entry: Entry, resumption: Resumption | None
     ) -> Iterator[Exchange]:
-        """Open the exchange folder, and remove it at the end of the block, unless the entry still runs."""
+        """Open the exchange folder, and remove it at the end of the block unless the entry still runs."""
         from airflow.sdk.exceptions import TaskDeferred
 
         if resumption is None:
@@ -222,7 +221,7 @@ class RunsEntry(HandsOver):
         exchange.remove()
 
     def _with_tables(self, prepared: PreparedEntry, tables: ExchangedTables) -> tuple[list[Any], dict[str, Any]]:
-        """Write the inputs, and return the arguments with the inputs in place of references."""
+        """Write the inputs, and return the arguments with the inputs instead of references."""
         for name, ref in prepared.inputs.items():
             tables.write_input(name, ref)
 
@@ -236,7 +235,7 @@ class RunsEntry(HandsOver):
     def _opened(
         self, context: Context, image: str | None, exchanges: Exchanges, handover: TableHandover, resumption: Resumption | None
     ) -> Iterator[Runner]:
-        """Open the runner. What waited without a worker is removed if the block cannot resume it."""
+        """Open the runner. A container or pod of a deferred task is removed if the block cannot resume it."""
         from airflow.sdk.exceptions import TaskDeferred
 
         from airflow_snowpack.operators.entries.identity import EntryIdentity
@@ -258,7 +257,7 @@ class RunsEntry(HandsOver):
     def _run(
         self, runner: Runner, exchange: Exchange, handover: TableHandover, image: str | None, resumption: Resumption | None
     ) -> int:
-        """Run the entry to its end, or defer the task until then; return its exit code."""
+        """Run the entry to its end, or defer the task until then; return the exit code."""
         from airflow.sdk.exceptions import TaskDeferred
 
         from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner

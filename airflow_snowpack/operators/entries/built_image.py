@@ -1,8 +1,8 @@
-"""Build the image of an entry in the task that needs it first, while all other tasks wait for it in the triggerer.
+"""Build the image of an entry in the first task that needs it, while all other tasks wait for it in the triggerer.
 
     image = BuiltImage(self).ensure(context, ImageBuild("https://github.com/acme/score.git", "main"))
 
-Which task builds, and what happens when it is killed, is decided by :mod:`airflow_snowpack.runners.images`.
+:mod:`airflow_snowpack.runners.images` decides which task builds, and what happens when that task is killed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class BuiltImage:
             return self._wait_for(found, builds)
 
     def stop(self) -> None:
-        """Return the build to the queue, from any thread; without one, do nothing."""
+        """Return the running build, if any, to the queue; callable from any thread."""
         if (builds := self._builds) is not None:
             builds.stop()
 

@@ -1,11 +1,11 @@
-"""The operator of Airflow's Docker provider for one entry: its request, the lines of its output, and how it ended.
+"""Airflow's Docker operator for one entry: its request, the lines of its output, and how it ended.
 
     container = EntryContainer.of(place)
     with container.errors():
         code = container.run_entry(invocation, on_line)
 
-The entry's command replaces the image's entrypoint, so that it receives exactly these arguments. The provider would log both
-streams as one and keep every line in memory; the client that it is given here passes on the lines instead.
+The entry's command replaces the image's entrypoint: it receives exactly these arguments. The provider would log both streams as
+one and keep every line in memory; the client that it gets here passes on the lines instead.
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ class EntryContainer(DockerOperator):
 
     @classmethod
     def of(cls, place: RunPlace) -> Self:
-        """Return the operator with the options of the task."""
         check_known_options(place.options, DockerOperator)
         assert place.image is not None, "arguments are checked"
         container = cls(
@@ -76,7 +75,10 @@ class EntryContainer(DockerOperator):
 
     @cached_property
     def cli(self) -> FollowedClient:
-        """The client of the provider's hook. :raises DockerUnavailable: no daemon answers."""
+        """The client of the provider's hook.
+
+        :raises DockerUnavailable: no daemon answers.
+        """
         try:
             return FollowedClient(self.hook.api_client, self)
         except AirflowNotFoundException:
@@ -91,7 +93,7 @@ class EntryContainer(DockerOperator):
         identity = self.place.identity
         self.remove_labelled(TASK_INSTANCE, identity.task_instance, only=identity.is_left_over)
         self.place.write_note("docker", {})
-        token = ExecutorSafeguard.tracker.set(self)  # as the task runner does for the operator of a task
+        token = ExecutorSafeguard.tracker.set(self)  # as the task runner does for a task's operator
         try:
             self.execute({})
         except DockerContainerFailedException:
@@ -99,7 +101,7 @@ class EntryContainer(DockerOperator):
                 raise
         finally:
             ExecutorSafeguard.tracker.reset(token)
-            self.cli.remove_created()  # the provider removes it only after it has been attached to
+            self.cli.remove_created()  # the provider removes it only after attaching to it
             if self.cli.is_creating:  # the daemon has not answered, and may have created it
                 self.remove_labelled(ATTEMPT, identity.attempt.id)
             self.place.drop_note()
@@ -110,11 +112,10 @@ class EntryContainer(DockerOperator):
         return ended_with(code)
 
     def resume_entry(self, event: Mapping[str, Any], mark: str | None, on_line: Callable[[OutputLine], None]) -> int:
-        """A task with a container does not wait without a worker."""
+        """Never called: a task with a container does not defer."""
         raise NotImplementedError
 
     def remove(self, event: Mapping[str, Any] | None = None) -> None:
-        """End the entry; see :meth:`Driver.remove`."""
         # Without the registry's connection: the provider would log in first, and there are 5 s.
         options = {**self.place.options, "timeout": GRACE_S + 1, "docker_conn_id": None}
         other = self.of(replace(self.place, options=options))
@@ -124,7 +125,7 @@ class EntryContainer(DockerOperator):
     def remove_labelled(
         self, label: str, value: str, *, only: Callable[[Mapping[str, str]], bool] = lambda labels: True, grace_s: int = 0
     ) -> None:
-        """Remove the containers that have this label and whose labels the condition accepts, also those that run.
+        """Remove the containers that have this label and whose labels ``only`` accepts, running ones included.
 
         :param grace_s: how long they have after SIGTERM.
         """
@@ -139,7 +140,6 @@ class EntryContainer(DockerOperator):
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise the errors of docker and of the connection as errors of entries."""
         try:
             yield
         except APIError as error:
@@ -173,7 +173,7 @@ class FollowedClient:
         return getattr(self._client, name)
 
     def pull(self, image: str, **options: Any) -> Iterator[Any]:
-        """Pull the image; the provider does not look at errors in the answer."""
+        """Pull the image; the provider ignores errors in the response."""
         try:
             for line in self._client.pull(image, **options):
                 if isinstance(line, dict) and "error" in line:
@@ -203,7 +203,7 @@ class FollowedClient:
         return container
 
     def attach(self, container: str, **_: Any) -> Iterator[str]:
-        """Follow both streams. Nothing is left for the provider to log."""
+        """Follow both streams. Nothing remains for the provider to log."""
         with self._start_errors(container):  # Podman prepares the container here
             frames = self._client.attach(container, stdout=True, stderr=True, stream=True, demux=True)
         return self._passed_on(frames)
@@ -245,7 +245,7 @@ class FollowedClient:
     def remove_container(self, container: str, **options: Any) -> None:
         """Remove the container with its anonymous volumes. Another process may do so at the same time.
 
-        A container that still runs, as that of a task out of time, gets SIGTERM first, unless the entry was stopped.
+        A container that still runs, such as that of a timed-out task, gets SIGTERM first, unless the entry was stopped.
         """
         if container == self._created:
             self._created = None

@@ -30,7 +30,7 @@ class UnknownRunnerOption(EntryError, kind=Kind.INVALID):
 def check_known_options(options: Iterable[str], operator: type) -> None:
     """Check options when the task runs, since DAG files do not import the provider.
 
-    :raises UnknownRunnerOption: one is no argument of the provider's operator itself.
+    :raises UnknownRunnerOption: an option is not an argument of the provider's operator.
     """
     known = inspect.signature(operator.__init__).parameters  # type: ignore[misc]
     for name in options:
@@ -169,7 +169,7 @@ NO_SUCH_IMAGE = re.compile(
     r"not found|(manifest|name) unknown|unknown authority|denied|unauthori[sz]ed|forbidden|no such image|does not exist|invalid",
     re.IGNORECASE,
 )
-# Runtimes of containers report most problems, also those of the network, with a status that is no reason.
+# Container runtimes prefix most problems, also those of the network, with a status that explains nothing.
 STATUS = re.compile(r"rpc error: code = \w+ desc = ")
 
 

@@ -5,8 +5,8 @@
     ...
     xcom = tables.handed_on(exchange.result(code), entry)
 
-The invariant: an entry returns new tables, and tables and views that it received. It has no access to other tables, and must not
-get any through a later task: by the name of a table, which that task would look up, or by a view whose SQL it would run.
+The invariant: an entry returns only new tables, and tables and views that it received. It must not get access to other tables
+through a later task: by the name of a table, which that task would look up, or by a view whose SQL it would run.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ExchangedTables:
             self._exchange.write_input(name, self._handover.read_batches(ref))
 
     def in_place_of_refs(self, parameter: str, value: Any, form: str | None = None) -> Any:
-        """Return the value with an :class:`InputTable` in place of each reference, whose rows are written once.
+        """Return the value with an :class:`InputTable` instead of each reference, whose rows are written once.
 
         :param form: see :class:`InputTable`.
         """
@@ -65,7 +65,7 @@ class ExchangedTables:
     def handed_on(self, result: EntryResult, entry: Entry) -> Any:
         """Write the outputs of a successful entry as interim tables, and return its XCom.
 
-        :raises UnusableOutput: the task has a name for its table, and the entry returned none or several.
+        :raises UnusableOutput: the task has a name for its table, and the entry returned no table or several.
         :raises UnusableResult: the result has a reference that the entry did not receive, or the name of a table.
         """
         name, new = self._handover.options.name, len(list(_new_tables(result.value)))
@@ -84,7 +84,7 @@ class ExchangedTables:
         return InputTable(name, form, ref.to_json())
 
     def _received(self, value: Any, entry: Entry) -> Any:
-        """Return the value with a reference in place of each table that the entry received, before anything is written.
+        """Return the value with a reference instead of each table that the entry received, before anything is written.
 
         An entry may be any image: what it returns is checked like any other input.
         """
@@ -119,7 +119,7 @@ class ExchangedTables:
 
 
 def _new_tables(value: Any) -> Iterator[OutputTable]:
-    """Yield each place of a result where a new table is; a frame that is returned twice becomes two tables."""
+    """Yield each new table of a result; a frame that is returned twice becomes two tables."""
     if isinstance(value, OutputTable):
         yield value
     elif isinstance(value, Mapping | list | tuple):

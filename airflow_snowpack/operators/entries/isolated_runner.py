@@ -6,10 +6,9 @@
     IsolatedRunner(driver).resume(event, mark, on_line)                   # after a run that has raised TaskDeferred
 
 The provider's operator pulls the image, and creates, follows and removes the container or pod; its arguments are the runner's
-options. A driver adapts it to one entry. The invariant: what an earlier attempt has left is removed before another one starts,
-and nothing is left when the entry has ended. What a killed worker left is found by its labels.
-
-A driver is imported with its runner: a worker needs no other provider.
+options. A driver adapts it to one entry, and is imported with its runner: a worker needs no other provider. The invariant: what
+an earlier attempt has left is removed before another one starts, and nothing is left when the entry has ended. What a killed
+worker left is found by its labels.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class RunnerNotInstalled(SnowpackError, kind=Kind.MISCONFIGURED):
 class Driver(Protocol):
     """Adapts the operator of a provider to one entry.
 
-    :ivar refuse_stopped: raises :class:`EntryCancelled` once the entry was stopped; called before anything is created or started.
+    :ivar refuse_stopped: raises :class:`EntryCancelled` after a stop; called before anything is created or started.
     """
 
     refuse_stopped: Callable[[], None]
@@ -60,7 +59,7 @@ class Driver(Protocol):
     def remove(self, event: Mapping[str, Any] | None = None) -> None:
         """End the entry with ``GRACE_S``, and remove its container or pod.
 
-        It does not use the client of the run, whose locks an interrupted thread may hold.
+        This does not use the client of the run, whose locks an interrupted thread may hold.
 
         :param event: of the trigger of a task that has waited.
         """
@@ -105,7 +104,7 @@ class IsolatedRunner:
             return self._driver.resume_entry(event, mark, on_line)
 
     def stop(self, event: Mapping[str, Any] | None = None) -> None:
-        """End the entry; see :meth:`Runner.stop`. Returns when the container is removed, after little more than ``GRACE_S``.
+        """End the entry; see :meth:`Runner.stop`. Return when the container is removed, after little more than ``GRACE_S``.
 
         :param event: of the trigger of a task that cannot resume.
         """
@@ -122,9 +121,9 @@ class IsolatedRunner:
             with self._driver.errors():
                 yield
         except (EntryError, TaskDeferred):
-            self._refuse_stopped()  # what failed is what the stop has removed
+            self._refuse_stopped()  # the stop removed what failed
             raise
-        self._refuse_stopped()  # the entry ended well when it was asked to
+        self._refuse_stopped()  # the entry exited with 0 when it was stopped
 
     def _refuse_stopped(self) -> None:
         if self._stopped.is_set():
@@ -146,7 +145,10 @@ def open_runner(name: str, place: RunPlace) -> Runner:
 
 
 def open_driver(name: str, place: RunPlace) -> Driver:
-    """Return the driver of a runner for containers or pods. :raises ImportError: its provider is missing."""
+    """Return the driver of a container or pod runner.
+
+    :raises ImportError: its provider is missing.
+    """
     if name == "docker":
         from airflow_snowpack.operators.entries.docker_container import EntryContainer
 

@@ -1,4 +1,4 @@
-"""The operator of Airflow's Kubernetes provider for one entry: its request, the lines of its output, and how it ended.
+"""Airflow's Kubernetes operator for one entry: its request, the lines of its output, and how it ended.
 
     pod = EntryPod.of(place)
     with pod.errors():
@@ -6,9 +6,9 @@
 
 The exchange folder is on a volume that workers and pods mount. The pod mounts it at ``/snowpack``, by its template or by
 ``volumes`` and ``volume_mounts``, and that mount is narrowed to the folder of the attempt. The provider merges its arguments with
-the pod's template; what the entry receives is set after that, so that no template changes it. The API server replaces ``$(NAME)``
-in commands, so each dollar sign is written twice there. The environment is a Secret that the pod owns: it is in no pod, which
-more people may read, and the cluster deletes it with the pod.
+the pod's template; what the entry receives is set after that, and no template can change it. The API server replaces ``$(NAME)``
+in commands, so each dollar sign is doubled there. The environment is a Secret that the pod owns: more people can read pods than
+Secrets, and the cluster deletes it with the pod.
 """
 
 from __future__ import annotations
@@ -82,7 +82,6 @@ class EntryPod(KubernetesPodOperator):
 
     @classmethod
     def of(cls, place: RunPlace) -> Self:
-        """Return the operator with the options of the task."""
         check_known_options(place.options, KubernetesPodOperator)
         limit = place.time_limit
         deadline = {} if limit is None else {"active_deadline_seconds": max(1, int(limit.total_seconds()))}
@@ -96,7 +95,7 @@ class EntryPod(KubernetesPodOperator):
             on_kill_action="delete_pod",
             execution_timeout=limit,
         )
-        pod.name = cls._set_name(pod.name)  # the request is built before the provider would do this
+        pod.name = cls._set_name(pod.name)  # the request is built before the provider would set the name
         pod.labels = {**pod.labels, **place.identity.keys()}
         pod.place = place
         pod.refuse_stopped = lambda: None
@@ -109,21 +108,20 @@ class EntryPod(KubernetesPodOperator):
         self.runs_in, identity = self.pod_request_obj.metadata.namespace, self.place.identity
         self.remove_labelled(TASK_INSTANCE, identity.task_instance, only=identity.is_left_over, grace_s=GRACE_S)
         self.place.write_note("kubernetes", {"namespace": self.runs_in})
-        token = ExecutorSafeguard.tracker.set(self)  # as the task runner does for the operator of a task
+        token = ExecutorSafeguard.tracker.set(self)  # as the task runner does for a task's operator
         try:
             return self._ended_by(lambda: self.execute(self.place.context))
         finally:
             ExecutorSafeguard.tracker.reset(token)
 
     def resume_entry(self, event: Mapping[str, Any], mark: str | None, on_line: Callable[[OutputLine], None]) -> int:
-        """Return the exit code of an entry after an event of the provider's trigger, or wait again."""
         self.runs_in, self.lines = event["namespace"], _lines(on_line, mark)
         return self._ended_by(lambda: self.trigger_reentry(self.place.context, dict(event)), event)
 
     def remove(self, event: Mapping[str, Any] | None = None) -> None:
-        """End the entry; see :meth:`Driver.remove`. The cluster ends the processes of the pod."""
+        """End the entry; the cluster ends the processes of the pod. See :meth:`Driver.remove`."""
         self.runs_in = event["namespace"] if event is not None else self.runs_in
-        if self.runs_in is not None:  # else no pod has been created, and none will be
+        if self.runs_in is not None:  # otherwise no pod has been created, and none will be
             other = self.of(self.place)
             other.runs_in = self.runs_in
             other.remove_labelled(ATTEMPT, self.place.identity.attempt.id, grace_s=GRACE_S)
@@ -158,14 +156,14 @@ class EntryPod(KubernetesPodOperator):
             if not is_deferred:
                 self._finish()
         read = self.pod_manager.last_read
-        if read is None:  # the trigger has seen it end well, perhaps because it was deleted
+        if read is None:  # the trigger has seen it succeed, perhaps because it was deleted
             raise EntryRemoved("pod")
         return self._exit_code(read)
 
     def _exit_code(self, pod: k8s.V1Pod) -> int:
         """Return the exit code of the entry in a pod that has ended.
 
-        A program that is asked to end may exit with 0 before it has finished: an entry that the cluster ended has not succeeded.
+        A program that is terminated may exit with 0 before it has finished: an entry that the cluster ended has not succeeded.
         """
         name, status, state = pod.metadata.name, pod.status, self._state_in(pod)
         terminated = None if state is None else state.terminated
@@ -186,7 +184,6 @@ class EntryPod(KubernetesPodOperator):
         return ended_with(int(terminated.exit_code))
 
     def _state_in(self, pod: k8s.V1Pod) -> k8s.V1ContainerState | None:
-        """Return the state of the entry's container."""
         found = pod.status.container_statuses or ()
         return next((each.state for each in found if each.name == self.base_container_name), None)
 
@@ -197,7 +194,7 @@ class EntryPod(KubernetesPodOperator):
             self.remove_labelled(ATTEMPT, self.place.identity.attempt.id)
             self.place.drop_note()
         except (ApiException, HTTPError) as error:
-            # How the entry ended counts. The next attempt deletes what is left, and the pod's deadline ends it.
+            # What matters is how the entry ended. The next attempt deletes what is left, and the pod's deadline ends it.
             self.log.warning("The pod could not be deleted: %s", error)
 
     def _raise_not_started(self, error: AirflowException) -> None:
@@ -236,7 +233,7 @@ class EntryPod(KubernetesPodOperator):
         return pod
 
     def _narrowed(self, mounts: Sequence[k8s.V1VolumeMount], invocation: Invocation) -> list[k8s.V1VolumeMount]:
-        """Return the mounts, with that of the exchange volume narrowed to the folder of this attempt."""
+        """Return the mounts, with the exchange volume's narrowed to the folder of this attempt."""
         narrowed = copy.deepcopy(list(mounts))
         shared = [mount for mount in narrowed if mount.mount_path.rstrip("/") == invocation.inside]
         if len(shared) != 1 or shared[0].sub_path_expr:
@@ -247,9 +244,9 @@ class EntryPod(KubernetesPodOperator):
         return narrowed
 
     def get_or_create_pod(self, pod_request_obj: k8s.V1Pod, context: Context) -> k8s.V1Pod:
-        """Create the pod, and the Secret with its environment, unless the entry was stopped.
+        """Create the pod, then the Secret with its environment, unless the entry was stopped.
 
-        The kubelet waits for the Secret, which comes second so that it has an owner from the beginning.
+        The pod comes first because it owns the Secret; the kubelet waits for the Secret.
         """
         self.refuse_stopped()
         pod = super().get_or_create_pod(pod_request_obj, context)
@@ -265,11 +262,11 @@ class EntryPod(KubernetesPodOperator):
         owner = k8s.V1OwnerReference(api_version="v1", kind="Pod", name=name, uid=uid)
         metadata = k8s.V1ObjectMeta(name=name, namespace=namespace, labels=self.place.identity.keys(), owner_references=[owner])
         secret = k8s.V1Secret(metadata=metadata, type="Opaque", immutable=True, string_data=dict(environment))
-        # The client logs each response that it reads, at the level DEBUG, and this one contains the values.
+        # At the level DEBUG, the client logs each response that it reads, and this one contains the values.
         self.client.create_namespaced_secret(namespace, secret, _preload_content=False).close()
 
     def cleanup(self, *arguments: Any, **named: Any) -> None:
-        """Log how the pod failed, and delete it. The provider would raise here, in place of a more precise error."""
+        """Log how the pod failed, and delete it. The provider would raise here, which would hide a more precise error."""
         with suppress(AirflowException):
             super().cleanup(*arguments, **named)
 
@@ -292,9 +289,9 @@ class EntryPod(KubernetesPodOperator):
         only: Callable[[Mapping[str, str]], bool] = lambda labels: True,
         grace_s: int | None = None,
     ) -> None:
-        """Delete the pods that have this label and whose labels the condition accepts, with the Secrets that they own.
+        """Delete the pods that have this label and whose labels ``only`` accepts, with the Secrets that they own.
 
-        :param grace_s: how long the pods have after SIGTERM; ``None`` for the pod's own.
+        :param grace_s: how long the pods have after SIGTERM; ``None`` for the pod's grace period.
         """
         grace = {} if grace_s is None else {"grace_period_seconds": grace_s}
         for pod in self.client.list_namespaced_pod(self.runs_in, label_selector=f"{label}={value}").items:
@@ -309,7 +306,6 @@ class EntryPod(KubernetesPodOperator):
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Raise the errors of the Kubernetes client as errors of entries."""
         try:
             yield
         except ConfigException as error:
@@ -330,7 +326,7 @@ class EntryPod(KubernetesPodOperator):
 class EntryPodManager(PodManager):
     """The provider's manager of a pod, which passes on the lines of the entry.
 
-    :ivar last_read: the pod as it was read last. The provider deletes it before it raises.
+    :ivar last_read: the pod as it was last read. The provider deletes it before it raises.
     """
 
     def __init__(self, pod: EntryPod) -> None:
@@ -339,7 +335,6 @@ class EntryPodManager(PodManager):
         self.last_read: k8s.V1Pod | None = None
 
     def read_pod(self, pod: k8s.V1Pod) -> k8s.V1Pod:
-        """Read the pod, and keep it."""
         self.last_read = super().read_pod(pod)
         return self.last_read
 
@@ -352,7 +347,7 @@ class EntryPodManager(PodManager):
 
 
 def _lines(on_line: Callable[[OutputLine], None], mark: str | None) -> OutputLines:
-    """Return what splits the output. The cluster merges both streams; the provider reads levels from how a line begins."""
+    """Return the splitter of the output. The cluster merges both streams; the provider reads levels from the start of a line."""
 
     def with_level(line: OutputLine) -> None:
         on_line(line if line.logger is not None else OutputLine(line.text, _parse_log_level(line.text)))
@@ -361,7 +356,7 @@ def _lines(on_line: Callable[[OutputLine], None], mark: str | None) -> OutputLin
 
 
 def _explanation(error: ApiException) -> str:
-    """Return the message of the API server, which is JSON."""
+    """Return the message in the API server's JSON."""
     import json
 
     try:

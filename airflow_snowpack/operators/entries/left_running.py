@@ -1,9 +1,9 @@
-"""Removes the containers and pods that tasks have left when Airflow ended them.
+"""Removes the containers and pods that tasks left running when Airflow ended them.
 
     removed = remove_left_running(root, store.identity, TaskRunStates())
 
-A deferred task has no process that could delete its pod, and neither has one that was killed; without a next try, nothing would.
-The invariant: nothing is removed unless Airflow itself reports the end of its task.
+A deferred or killed task has no process that could delete its pod; without a next try, nothing would. The invariant: nothing is
+removed unless Airflow itself reports the end of its task.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from airflow_snowpack.timed_calls import TimedCalls
 log = logging.getLogger(__name__)
 
 LIMIT = timedelta(seconds=30)
-"""How long a daemon or a cluster may take for the removals of one attempt, which run at the same time as those of others."""
+"""How long a daemon or a cluster may take to remove what one attempt left; attempts are removed concurrently."""
 
 
 def remove_left_running(root: Path, store_id: str, states: RunStates, limit: timedelta = LIMIT) -> list[TaskRef]:
@@ -44,7 +44,7 @@ def remove_left_running(root: Path, store_id: str, states: RunStates, limit: tim
     removals = TimedCalls[TaskAttempt, None](lambda attempt: f"Where {attempt.task} ran", limit=limit)
     removed = []
     for attempt, result in removals.run(ended):
-        if isinstance(result, Exception):  # also a connection that does not exist, and a provider that is not installed
+        if isinstance(result, Exception):  # including a connection that does not exist, and a provider that is not installed
             log.warning("What the ended task %s has left running stays until the next sweep: %s", attempt.task, result)
         else:
             log.warning("The task %s has ended; what it had left running, if anything, was removed.", attempt.task)

@@ -1,12 +1,12 @@
-"""Where an entry runs, and the note of what runs there, by which a sweep removes it when its task has ended.
+"""Where an entry runs, and a note of it, by which a sweep removes the container or pod when its task has ended.
 
     place = RunPlace("acme/score:1.4", identity, {"kubernetes_conn_id": "lake"}, context, root)
     place.write_note("kubernetes", {"namespace": "lake"})                # before the pod is created
     place.drop_note()                                                    # when it is gone
     for note in read_notes(root, store.identity): ...
 
-A note is a file beside the exchange folders, where no entry can change it. It contains what leads to the daemon or the cluster,
-and nothing of what the entry receives.
+A note is a file beside the exchange folders, where no entry can change it. It identifies the daemon or the cluster, and contains
+nothing of what the entry receives.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class RunPlace:
     time_limit: timedelta | None = None
 
     def write_note(self, runner: str, event: Mapping[str, Any]) -> None:
-        """Write that an entry runs here.
+        """Record that an entry runs here.
 
-        :param event: what :meth:`Driver.remove` needs to know.
+        :param event: what :meth:`Driver.remove` needs.
         """
         attempt = self.identity.attempt
         simple = {name: value for name, value in self.options.items() if isinstance(value, str | int) or name == "docker_url"}
@@ -97,14 +97,14 @@ def read_notes(root: Path, store_id: str) -> Iterator[Note]:
     for file in sorted(root.glob(f"{NOTE}*")):
         try:
             found = _read(file, root)
-        except (OSError, LookupError, TypeError, ValueError):  # just removed, just being written, or of another version
+        except (OSError, LookupError, TypeError, ValueError):  # just removed, being written, or of another version
             continue
         if found is not None and found.place.identity.store_id == store_id:
             yield found
 
 
 def _read(file: Path, root: Path) -> Note | None:
-    """Return the note in a file; ``None``: it is of containers of another host, or names no task."""
+    """Return the note in a file; ``None``: it is about containers of another host, or names no task."""
     note = json.loads(file.read_text())
     task, is_here = TaskRef.parse(note["task"]), note["runner"] != "docker" or note["host"] == socket.gethostname()
     if task is None or not is_here:

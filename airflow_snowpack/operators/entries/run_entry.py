@@ -25,18 +25,18 @@ class RunEntryOperator(RunsEntry):
         RunEntryOperator(task_id="score", runner="subprocess", command=["score", "{inputs}/flights", "{outputs}/scored.parquet"],
                          inputs={"flights": clean.output}, outputs=["scored"])
 
-    :param function: ``package.module:function``. It receives tables as ``pa.Table``, or as what the annotation of its parameter
-        names, and returns JSON values, tables, or lists and dictionaries of these. (templated)
+    :param function: ``package.module:function``. It receives tables as ``pa.Table``, or as the annotation of its parameter names,
+        and returns JSON values, tables, or lists and dictionaries of these. (templated)
     :param op_kwargs: the arguments of the function; references, at any depth, become tables. (templated)
-    :param command: a program and its arguments, which no shell interprets, instead of ``function``. ``{inputs}`` and
+    :param command: instead of ``function``, a program and its arguments, which no shell interprets. ``{inputs}`` and
         ``{outputs}`` are replaced by the paths of the folders as the program sees them. (templated)
     :param inputs: the tables that a command reads from ``{inputs}/NAME/``. (templated)
-    :param outputs: the names of the tables that a command writes, each as ``{outputs}/NAME.parquet`` or as Parquet files in
+    :param outputs: the names of the tables that a command writes, as ``{outputs}/NAME.parquet`` or Parquet files in
         ``{outputs}/NAME/``.
 
     For the other arguments see :class:`~airflow_snowpack.operators.entries.base.RunsEntry` and
-    :class:`~airflow_snowpack.operators.interim.HandsOver`. Returns what the function returned, with references in place of
-    tables; for a command, the reference of its only output, a dictionary of references by name, or ``None`` without outputs.
+    :class:`~airflow_snowpack.operators.interim.HandsOver`. Returns what the function returned, with references instead of tables;
+    for a command, the reference of its only output, a dictionary of references by name, or ``None`` without outputs.
 
     :raises InvalidEntry: both or neither of ``function`` and ``command`` are given, or an argument does not fit.
     """
@@ -55,7 +55,7 @@ class RunEntryOperator(RunsEntry):
         **kwargs: Any,
     ) -> None:
         if command is not None:
-            kwargs.setdefault("render_template_as_native_obj", False)  # an argument is a text
+            kwargs.setdefault("render_template_as_native_obj", False)  # arguments stay text
         super().__init__(**kwargs)
         self.function = function
         self.op_kwargs = op_kwargs
@@ -65,7 +65,6 @@ class RunEntryOperator(RunsEntry):
         self._check()
 
     def prepared(self, context: Context, handover: TableHandover) -> PreparedEntry:
-        """Return the function or the command with its arguments."""
         from airflow_snowpack.interim.refs import find_refs
         from airflow_snowpack.operators.arguments import read_object
         from airflow_snowpack.operators.entries.exchanged_tables import input_ref
