@@ -1,7 +1,7 @@
-"""The tables: their names, their catalogs, their health read from metadata.
+"""Iceberg tables: their names, their catalogs, and their health as read from metadata.
 
-Names load when they are first used: a DAG file that names a table needs neither its health nor its files. PyIceberg and PyArrow
-load when a catalog or a table is first used.
+Names load on first use: a DAG file that names a table loads neither its health nor its files. PyIceberg and PyArrow load when a
+catalog or a table is first used.
 """
 
 import lazy_loader

@@ -4,14 +4,13 @@
     >>> [(one.files, one.bytes) for one in arrivals.new], arrivals.expired  # doctest: +SKIP
     ([(3, 8120), (1, 2210)], 0)
 
-Only a net gain is an arrival (``gains.py``): a rewrite (``replace`` snapshots), a commit that only deletes, and a copy-on-write
-DELETE or UPDATE, which writes the rows that stay once more, never count. All but rewrites are among the
-``changes``. Snapshots that were expired before they were read count, too, as far as the oldest snapshot that is left shows what
-they brought.
+Only a net gain is an arrival (``gains.py``). A rewrite (``replace`` snapshot), a commit that only deletes, and a copy-on-write
+DELETE or UPDATE, which writes the remaining rows again, never count; all but rewrites are among the ``changes``. Snapshots that
+expired unread count too, as far as the oldest remaining snapshot shows what they added.
 
-Each place in the table's history is passed once: what is new is found by following the ancestors of the head to a snapshot that
-was read. Snapshots that a rollback left behind stay read. A table that was dropped and made again under its name has a history of
-its own, which is read from its beginning.
+Each place in the table's history is passed once: new snapshots are found by following the ancestors of the head to a snapshot
+that was read. Snapshots that a rollback left behind stay read. A table that was dropped and recreated under its name has a new
+history, which is read from its beginning.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ CHERRY_PICK = "source-snapshot-id"
 """In the summary of a cherry-pick: the snapshot whose files it commits."""
 EXPIRED = "expired"
 MAX_OTHER_HEADS = 100
-"""More snapshots that rollbacks left behind are not kept; the oldest are dropped."""
+"""How many snapshots that rollbacks left behind are kept; the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryPlace:
     """A place in a table's history: everything up to this snapshot has been considered.
 
-    :param snapshot_id: ``None`` for a table without a snapshot, and where the snapshot was expired unread.
+    :param snapshot_id: ``None`` for a table without a snapshot, and if the snapshot expired unread.
     :param sequence: its sequence number; 0 for a moment instead of a snapshot, see :meth:`at`.
-    :param table_uuid: of the table; ``None`` where it was not kept.
-    :param other_heads: snapshots that were considered, too, and that a rollback left behind.
-    :param total_records: of the table at this place; ``None`` where it is not known.
+    :param table_uuid: of the table; ``None`` if it was not stored.
+    :param other_heads: considered snapshots that a rollback left behind.
+    :param total_records: of the table at this place; ``None`` if unknown.
     """
 
     snapshot_id: int | None
@@ -67,10 +66,11 @@ class HistoryPlace:
 class Arrival:
     """What one snapshot added.
 
-    :param snapshot_id: ``None`` for one that was expired unread and whose id is not known any more.
-    :param committed_at: by the clock of the writer; ``arrived_at``: when it became part of the main branch, which is later for a
-        branch that was published after an audit. For one that was expired unread, both are those of the oldest snapshot after it.
-    :param operation: what the writer did; :data:`EXPIRED` for a snapshot that was expired unread.
+    :param snapshot_id: ``None`` for one that expired unread and whose id is unknown.
+    :param committed_at: by the clock of the writer.
+    :param arrived_at: when it became part of the main branch, which is later for a branch that was published after an audit. For
+        a snapshot that expired unread, both times are those of the oldest snapshot after it.
+    :param operation: what the writer did; :data:`EXPIRED` for a snapshot that expired unread.
     :param partitions: the names of the partitions that got data, such as ``day=2026-11-21``; at most 1,000 of them.
     :param partition_count: how many partitions got data.
     """
@@ -94,11 +94,11 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """What happened since a place, and the place to read from the next time.
+    """What happened since a place, and the place from which to read next time.
 
-    :param new: what added data, and ``changes``: what added, changed or deleted data, with the amounts that it changed. What was
-        expired unread is the same in both.
-    :param expired: how many snapshots were expired unread whose data the table still names; those of a dropped branch are not.
+    :param new: what added data.
+    :param changes: what added, changed or deleted data, with the amounts. Snapshots that expired unread are the same in both.
+    :param expired: how many snapshots expired unread whose data the table still names; those of a dropped branch are not counted.
     """
 
     new: tuple[Arrival, ...]
@@ -108,13 +108,13 @@ class Arrivals:
 
 
 def head_of(table: Table) -> HistoryPlace:
-    """Return the place of the table's main branch now."""
+    """Return the current place of the table's main branch."""
     snapshot = table.current_snapshot()
     return HistoryPlace(None, 0, None, str(table.metadata.table_uuid)) if snapshot is None else _place_of(table, snapshot)
 
 
 def place_at(table: Table, moment: datetime) -> HistoryPlace | None:
-    """Return the place of the table's main branch at a moment, by its own log; ``None`` when that snapshot has expired."""
+    """Return the place of the table's main branch at a moment, by the table's log; ``None`` if that snapshot has expired."""
     head = SnapshotLine(table).head_before(moment)
     snapshot = None if head is None else table.snapshot_by_id(head)
     return None if snapshot is None else _place_of(table, snapshot)
@@ -131,7 +131,7 @@ def _place_of(table: Table, snapshot: Snapshot) -> HistoryPlace:
 
 
 def read_arrivals(table: Table, since: HistoryPlace) -> Arrivals:
-    """Return what the main branch got after a place; snapshots that were expired before they were read are logged."""
+    """Return what the main branch got after a place; log the snapshots that expired unread."""
     name = ".".join((table.catalog.name, *table.name()))
     if _is_of_another(table, since):
         log.warning("table_replaced: %s is not the table that was read before; it is read from its beginning", name)
@@ -160,7 +160,7 @@ def read_arrivals(table: Table, since: HistoryPlace) -> Arrivals:
 
 
 def _known(table: Table, snapshots: SnapshotLine, since: HistoryPlace) -> HistoryPlace:
-    """Return the place completed from the table: for a moment, the snapshot of the main branch at that moment."""
+    """Complete the place from the table: for a moment, with the snapshot of the main branch at that moment."""
     head = since.snapshot_id
     if head is None and since.committed_at is not None and not since.sequence:
         head = snapshots.head_before(since.committed_at)
@@ -171,12 +171,12 @@ def _known(table: Table, snapshots: SnapshotLine, since: HistoryPlace) -> Histor
 
 
 def _is_numbered(since: HistoryPlace) -> bool:
-    """Whether sequence numbers show what came after a place: after a snapshot of format version 2, or after an empty table."""
+    """Return whether sequence numbers order what follows a place: a snapshot of format version 2, or an empty table."""
     return since.sequence > 0 or (since.snapshot_id is None and since.committed_at is None and since.table_uuid is not None)
 
 
 def _expired_arrivals(table: Table, oldest: Snapshot, arrived_at: datetime, since: HistoryPlace) -> tuple[list[Arrival], int]:
-    """Return what came between a place and the oldest snapshot that is left after it, and how many commits wrote data there."""
+    """Return what arrived between a place and the oldest remaining snapshot after it, and how many commits wrote data there."""
     before = records_before(oldest)
     gained = None if before is None or since.total_records is None else before - since.total_records
     total, uuid, found = since.total_records, str(table.metadata.table_uuid), []
@@ -189,12 +189,12 @@ def _expired_arrivals(table: Table, oldest: Snapshot, arrived_at: datetime, sinc
 
 
 def _read_before(since: HistoryPlace) -> list[int]:
-    """The snapshots that a place names as considered."""
+    """Return the snapshots that a place names as considered."""
     return [*([] if since.snapshot_id is None else [since.snapshot_id]), *since.other_heads]
 
 
 def _move(snapshots: SnapshotLine, since: HistoryPlace, head: HistoryPlace) -> HistoryPlace:
-    """The next place: at the head, where the snapshots that a rollback left behind stay considered."""
+    """Return the next place: the head, where snapshots that a rollback left behind stay considered."""
     if head.snapshot_id is None:
         return since if since.snapshot_id is not None and head.table_uuid == since.table_uuid else head
     line = snapshots.ancestors(head.snapshot_id)
@@ -203,9 +203,9 @@ def _move(snapshots: SnapshotLine, since: HistoryPlace, head: HistoryPlace) -> H
 
 
 def _is_of_another(table: Table, place: HistoryPlace) -> bool:
-    """Whether the place is one in a table of this name that was dropped.
+    """Return whether the place belongs to a dropped table of the same name.
 
-    The snapshot is checked too, since a table of format version 1 may come without an identity, and gets one at each load.
+    The snapshot is checked too: a table of format version 1 may lack a UUID, and then gets a new one at each load.
     """
     if place.table_uuid is None or place.table_uuid == str(table.metadata.table_uuid):
         return False
@@ -217,7 +217,7 @@ def _is_after(snapshot: Snapshot, since: HistoryPlace) -> bool:
         return False
     if snapshot.sequence_number and since.sequence:
         return snapshot.sequence_number > since.sequence
-    # A table of format version 1 has no sequence numbers, and a moment has none either.
+    # Neither a table of format version 1 nor a moment has a sequence number.
     return since.committed_at is None or _moment(snapshot.timestamp_ms) >= since.committed_at
 
 
@@ -256,9 +256,9 @@ def _arrival(
 class SnapshotLine:
     """The snapshots of a table's main branch that come after those that were read.
 
-    Sequence numbers do not give the order in which data reaches the main branch: a branch that was audited before it is published
-    has lower ones than the commits that the main branch got meanwhile. The ancestors of a snapshot do, so the line is followed
-    from the head back to a snapshot that was read. Where expiry has cut it before that, the caller's ``is_after`` decides.
+    Sequence numbers do not give the order in which data reaches the main branch: a branch that is audited before it is published
+    has lower ones than the commits that the main branch got meanwhile. The line is therefore followed through ancestors, from the
+    head back to a snapshot that was read. Where expiry has cut it before that, the caller's ``is_after`` decides.
     """
 
     def __init__(self, table: Table) -> None:
@@ -269,12 +269,12 @@ class SnapshotLine:
     def after(self, read: Iterable[int], is_after: Callable[[Snapshot], bool]) -> tuple[list[Snapshot], bool]:
         """Return the main branch's snapshots that come after those that were read, the oldest first.
 
-        :param read: their ids; their ancestors were read, too. They need not be in the table any more.
-        :param is_after: whether a snapshot comes after them; asked only where the line does not lead to one of them.
-        :returns: the snapshots, and whether others between them and what was read may have been expired.
+        :param read: their ids, which the table may no longer have; their ancestors were read, too.
+        :param is_after: whether a snapshot comes after them; called only if the line does not lead to one of them.
+        :returns: the snapshots, and whether others between them and what was read may have expired.
         """
         before = {ancestor for snapshot_id in read for ancestor in self.ancestors(snapshot_id)}
-        # A cherry-pick commits the files of another snapshot once more: both are read when one of them is.
+        # A cherry-pick commits the files of another snapshot again: if one of them was read, both were.
         before |= {source for snapshot_id in before if (source := self._source(snapshot_id)) is not None}
         line: list[Snapshot] = []
         next_id = self._head
@@ -297,7 +297,7 @@ class SnapshotLine:
         return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else None
 
     def ancestors(self, snapshot_id: int) -> set[int]:
-        """Return the snapshot's id and those of its ancestors, up to and with the first one that has been expired."""
+        """Return the ids of the snapshot and its ancestors, including the first one that has expired."""
         found: set[int] = set()
         next_id: int | None = snapshot_id
         while next_id is not None and next_id not in found:
@@ -306,18 +306,17 @@ class SnapshotLine:
         return found
 
     def has(self, snapshot_id: int) -> bool:
-        """Whether the table still has the snapshot."""
         return snapshot_id in self._snapshots
 
     def head_before(self, moment: datetime) -> int | None:
-        """Return the head of the main branch just before a moment, by the table's own log; ``None`` when the log has none."""
+        """Return the head of the main branch just before a moment, by the table's log; ``None`` if the log has none."""
         earlier = [snapshot_id for snapshot_id, since in self._log if since < moment]
         return earlier[-1] if earlier else None
 
     def published_at(self, line: Collection[Snapshot]) -> dict[int, datetime]:
         """Return when each snapshot of a line became part of the main branch.
 
-        That is when the main branch was moved to it, or to the first one after it: the snapshots of an audited branch arrive
+        That is when the main branch was moved to it or to the first snapshot after it: the snapshots of an audited branch arrive
         when it is published, whenever they were committed.
 
         :param line: oldest first.

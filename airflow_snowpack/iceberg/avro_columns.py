@@ -1,15 +1,15 @@
-"""Reads a few columns of an Avro file of Iceberg's, such as a manifest, and skips the others without making objects of them.
+"""Reads a few columns of an Avro file of Iceberg, such as a manifest, and skips the others without creating objects.
 
     reader = AvroColumns((STATUS, RECORDS, BYTES))
     for status, records, bytes_ in reader.rows(read_blocks(io.new_input(manifest.manifest_path))):
         ...
 
-PyIceberg makes an object of every value of an entry, statistics of each column included. This compiles the schema of a file into
-one Python function (:mod:`airflow_snowpack.iceberg.avro_source`), and passes over the ends of entries by patterns
-(:mod:`airflow_snowpack.iceberg.avro_tails`). Columns are named by their Iceberg field ids, wherever in the record they are. A
-column that the file does not have is ``None``. The invariant: what is not understood is an error, never a wrong number; and no
-damage makes it read other memory, which PyIceberg's compiled decoder does beyond the end of its buffer. So every length and count
-is compared with the size of the block before it is used, and zeros follow the block: whatever begins in it ends in them.
+PyIceberg creates an object for every value of an entry, including the statistics of each column. This compiles the schema of a
+file into one Python function (:mod:`airflow_snowpack.iceberg.avro_source`), and skips the ends of entries by patterns
+(:mod:`airflow_snowpack.iceberg.avro_tails`). Columns are identified by their Iceberg field ids, wherever they are in the record;
+a column that the file lacks is ``None``. The invariant: what is not understood is an error, never a wrong number, and a damaged
+file never makes it read other memory, as PyIceberg's compiled decoder does beyond the end of its buffer. Every length and count
+is therefore compared with the size of the block before it is used, and zeros follow the block, in which an overrun ends.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ ZEROS = bytes(16)
 
 @dataclass
 class AvroBlocks:
-    """An Avro file, decompressed.
+    """A decompressed Avro file.
 
-    :param blocks: how many rows each block has, and its bytes.
+    :param blocks: the number of rows of each block, and its bytes.
     """
 
     location: str
@@ -53,7 +53,7 @@ class AvroBlocks:
 
 
 def read_blocks(file: InputFile) -> AvroBlocks:
-    """Read an Avro file. Threads can do that at the same time: it hardly needs the interpreter.
+    """Read an Avro file. Threads run this concurrently: it hardly needs the interpreter.
 
     :raises OSError: the file cannot be opened.
     :raises ValueError: it is not an Avro file.
@@ -82,7 +82,7 @@ def _read_blocks(location: str, decoder: BinaryDecoder, length: int) -> AvroBloc
         count, block = decoder.read_int(), take(decoder.read_int())
         try:
             blocks.append((count, block if codec is None else codec.decompress(block)))
-        except Exception as error:  # each codec has errors of its own
+        except Exception as error:  # each codec raises its own errors
             raise _invalid(location, error) from error
         if take(SYNC_BYTES) != sync:
             raise _invalid(location, "a block does not end with the file's sync marker")
@@ -90,7 +90,7 @@ def _read_blocks(location: str, decoder: BinaryDecoder, length: int) -> AvroBloc
 
 
 def _taking(decoder: BinaryDecoder, length: int) -> Callable[[int], bytes]:
-    """Return a function that reads so many bytes if they are there."""
+    """Return a function that reads this many bytes, and refuses more than the decoder has."""
 
     def take(size: int) -> bytes:
         if not 0 <= size <= length - decoder.tell():
@@ -107,8 +107,8 @@ def _invalid(location: str, reason: object) -> ValueError:
 class AvroColumns:
     """Reads these columns of Avro files.
 
-    :param field_ids: Iceberg's field ids, in the order in which rows have the values.
-    :param required: those of them without which a file is invalid.
+    :param field_ids: Iceberg's field ids, in the order of the values in a row.
+    :param required: the ids without which a file is invalid.
     """
 
     def __init__(self, field_ids: tuple[int, ...], *, required: tuple[int, ...] = ()) -> None:
@@ -116,7 +116,7 @@ class AvroColumns:
         self._required = frozenset(required)
 
     def rows(self, file: AvroBlocks) -> Iterator[tuple[Any, ...]]:
-        """Return the rows of a file, one after the other. Each block is dropped once its rows were read.
+        """Yield the rows of a file. Each block is dropped once its rows were read.
 
         :raises ValueError: it is not a file that Iceberg could have written.
         """
@@ -133,7 +133,7 @@ class AvroColumns:
                 size = len(block)
                 if not 0 <= count <= size:
                     raise IndexError(f"a block has {count} rows")
-                # As many zeros as the block has bytes: so many numbers may be read at once.
+                # As many zeros as the block has bytes: a read may request that many numbers at once.
                 data = block + bytes(size) + ZEROS
                 decoder = new_decoder(data)
                 yield from rows(decoder, _taking(decoder, size), count, size, data, tail)
@@ -156,7 +156,7 @@ def _header(decoder: BinaryDecoder, take: Callable[[int], bytes]) -> dict[str, s
 
 @lru_cache(maxsize=64)
 def _compiled(schema: str, field_ids: tuple[int, ...], required: frozenset[int]) -> tuple[Rows, list[Any]]:
-    """Compile a schema, and return the types of its tail too: manifests of one partition spec have the same text."""
+    """Compile a schema; return the types of its tail, too. Manifests of one partition spec have the same schema text."""
     names: dict[str, Any] = {
         "decimal": decimal,
         "as_uuid": as_uuid,

@@ -2,8 +2,8 @@
 
     source, tail = source_of(schema, (STATUS, RECORDS), required=(STATUS,))
 
-The function calls PyIceberg's decoder, as ``dataclasses`` compiles methods: an entry of a manifest has about fifty values, and
-calling a function for each of them costs more than decoding it.
+The function calls PyIceberg's decoder; like ``dataclasses``, it is compiled from source: a manifest entry has about fifty values,
+and a function call for each costs more than decoding it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 INTEGERS = ("int", "long")
 LENGTHS = {"boolean": 1, "float": 4, "double": 8}
-"""How many bytes a value has."""
+"""The number of bytes of a value."""
 READ = {
     **dict.fromkeys(INTEGERS, "read_int()"),
     "boolean": "take(1) != b'\\0'",
@@ -25,13 +25,13 @@ READ = {
     "bytes": "take(read_int())",
     "string": "take(read_int()).decode()",
 }
-"""What reads a value of a type."""
+"""The expression that reads a value of a type."""
 
 
 def source_of(schema: str, field_ids: tuple[int, ...], required: Collection[int] = ()) -> tuple[str, list[Any]]:
     """Return the source of the function ``rows`` that reads files of an Avro schema, and the types after its last column.
 
-    Nothing of the schema gets into the source but the types that are known, and whole numbers.
+    Only known types and whole numbers of the schema get into the source.
     """
     compiler = _Compiler({field_id: f"column_{place}" for place, field_id in enumerate(field_ids)}, required)
     return compiler.source(json.loads(schema))
@@ -52,7 +52,6 @@ class _Compiler:
         self._variables = 0
 
     def source(self, record: dict[str, Any]) -> tuple[str, list[Any]]:
-        """Return the source for a record of this Avro schema, and the types of its tail."""
         fields = list(self._fields(record))
         last = max((place for place, field in enumerate(fields) if field.get("field-id") in self._columns), default=-1)
         for field in fields[: last + 1]:
@@ -75,7 +74,7 @@ class _Compiler:
         return f"value_{self._variables}"
 
     def _fields(self, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the fields, and in place of a record that is no column, its fields."""
+        """Yield the fields; a record that is not a column is replaced by its fields."""
         for field in record["fields"]:
             if field.get("field-id") in self._columns or _name(field["type"]) != "record":
                 yield field
@@ -95,7 +94,7 @@ class _Compiler:
             self._add(f"if {column} is None: raise KeyError('a required field is null')")
 
     def _tail(self, kinds: list[Any]) -> list[Any]:
-        """Add what passes over the fields after the last column; return their types, each name with its definition."""
+        """Add the code that skips the fields after the last column; return their types, each name with its definition."""
         if not kinds:
             return []
         self._add("begin = position()")
@@ -120,13 +119,13 @@ class _Compiler:
         return {"type": "fixed", "size": int(kind["size"])} if _name(kind) == "fixed" else _name(kind)
 
     def _named(self, kind: Any) -> Any:
-        """Return the type that a name refers to: Avro defines a fixed type, such as a decimal, once, and names it afterwards."""
+        """Return the type that a name refers to: Avro defines a fixed type, such as a decimal, once, and then uses its name."""
         if _name(kind) == "fixed":
             self._fixed[str(kind.get("name"))] = kind
         return kind if not isinstance(kind, str) or kind in READ else self._fixed.get(kind, kind)
 
     def _branches(self, kinds: list[Any], act: Callable[[Any], None]) -> None:
-        """Add the branches of a union; their number comes first. Nothing has to be done for null."""
+        """Add the branches of a union, whose number comes first. Null needs no code."""
         branch, word = self._new(), "if"
         self._add(f"{branch} = read_int()")
         for place, kind in enumerate(kinds):
@@ -140,7 +139,7 @@ class _Compiler:
         self._add(f"{word} {branch} != {null}: raise IndexError('a union has no such branch')")
 
     def _read(self, kind: Any, into: str) -> None:
-        """Add what reads a value of this type into a variable."""
+        """Add the code that reads a value of this type into a variable."""
         kind = self._named(kind)
         if isinstance(kind, list):
             self._add(f"{into} = None")
@@ -164,7 +163,7 @@ class _Compiler:
                 self._add(f"{into} = {READ[name]}")
 
     def _read_array(self, items: Any, into: str) -> None:
-        """Add what reads an array; a map with whole numbers as keys is an array of pairs in Avro."""
+        """Add the code that reads an array; in Avro, a map with whole numbers as keys is an array of pairs."""
         count, item = self._new(), self._new()
         self._add(f"{into} = []")
         self._add(f"while {count} := read_int():")
@@ -178,7 +177,7 @@ class _Compiler:
         self._indent -= 2
 
     def _skip(self, kind: Any) -> None:
-        """Add what passes over a value of this type."""
+        """Add the code that skips a value of this type."""
         kind = self._named(kind)
         if isinstance(kind, list):
             self._branches(kind, self._skip)
@@ -205,7 +204,7 @@ class _Compiler:
         self._add(f"skip({length})")
 
     def _skip_array(self, items: Any) -> None:
-        """Add what passes over an array; the decoder does it at once for numbers."""
+        """Add the code that skips an array; the decoder skips numbers at once."""
         count, length, width = self._new(), self._new(), _whole_numbers(items)
         self._add(f"{count} = read_int()")
         self._add(f"while {count}:")
@@ -219,7 +218,7 @@ class _Compiler:
         self._add("continue")
         self._indent -= 1
         if width:
-            # The count of the next block, which ends the array when it is 0, is one more whole number.
+            # One more number: the count of the next block, which ends the array if it is 0.
             self._add(f"{count} = read_ints({width} * {count} + 1)[-1]")
         else:
             self._add(f"for _ in range({count}):")
@@ -231,13 +230,13 @@ class _Compiler:
 
 
 def _whole_numbers(items: Any) -> int:
-    """Return how many whole numbers an item consists of; 0 for an item of anything else."""
+    """Return how many whole numbers an item consists of; 0 if it contains anything else."""
     kinds = [items] if _name(items) != "record" else [field["type"] for field in items["fields"]]
     return len(kinds) if all(kind in INTEGERS for kind in kinds) else 0
 
 
 def _name(kind: Any) -> str:
-    """Return the name of an Avro type, ``union`` for a union."""
+    """Return the name of an Avro type; ``union`` for a union."""
     if isinstance(kind, list):
         return "union"
     return str(kind if isinstance(kind, str) else kind["type"])

@@ -1,12 +1,12 @@
-"""Passes over the ends of Avro records that nothing is read of, each with one match of a regular expression.
+"""Skips the unread ends of Avro records, each with one match of a regular expression.
 
     tail = AvroTail(kinds)
     match = tail.learn(data, begin)       # a record that was read already; None until enough of them were
     found = match(data, begin)            # None for a record that is unlike those
 
-The entries of a manifest have statistics of the same columns, and bounds of a few lengths. So after some entries, a pattern with
-the keys, counts and lengths that they have matches nearly all others; what it does not match is read as before. The invariant: a
-match ends where reading ends. The pattern has every count, and the length before all bytes, as they are in the data.
+The entries of a manifest have statistics of the same columns, and bounds of a few lengths. After some entries, a pattern with
+their keys, counts and lengths therefore matches nearly all others; what it does not match is read as before. The invariant: a
+match ends where reading ends. The pattern contains every count, and the length before all bytes, as they are in the data.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from typing import Any
 from airflow_snowpack.iceberg.avro_source import LENGTHS
 
 FEWEST_ROWS = 2_000
-"""In fewer rows of a file, the pattern costs more than it saves."""
+"""In a file with fewer rows, the pattern costs more than it saves."""
 FEWEST_LEARNED, MOST_LEARNED = 4, 256
-"""How many records that no pattern matches are learned from before there is a pattern, and before the last one. There is a new
-pattern whenever the number has doubled."""
+"""How many unmatched records are learned from before the first pattern, and before the last one. Each time the number has
+doubled, there is a new pattern.
+"""
 LONGEST = 32 * 1024
-"""In bytes; about 200 columns. Compiling a longer pattern takes long, and Python keeps the last 512 patterns."""
+"""In bytes; about 200 columns. A longer pattern takes long to compile, and Python keeps the last 512 patterns."""
 NUMBER = rb"[\x80-\xff]{0,9}+[\x00-\x7f]"
 Match = Callable[[bytes, int], "re.Match[bytes] | None"]
 Piece = bytes | dict[bytes, int]
-"""A part of a pattern, or the lengths that bytes have had, by the number that precedes them."""
+"""A part of a pattern, or the lengths that bytes have had, by the number before them."""
 
 
 class AvroTail:
     """The pattern of the ends of a file's records.
 
-    :param kinds: the Avro types of the fields at the end. A name of a fixed type is not among them, but its definition.
+    :param kinds: the Avro types of the fields at the end; a fixed type is its definition, not its name.
     """
 
     def __init__(self, kinds: Sequence[Any]) -> None:
@@ -43,7 +44,7 @@ class AvroTail:
         self.match: Match | None = None
 
     def learn(self, data: bytes, begin: int) -> Match | None:
-        """Take the end of a record into the pattern, and return what matches the next ones.
+        """Add the end of a record to the pattern, and return what matches the next ones.
 
         :param begin: where it begins; it is known to end within the data.
         """
@@ -61,7 +62,7 @@ class AvroTail:
 
 
 def _merged(known: list[Piece], pieces: list[Piece]) -> list[Piece]:
-    """Return pieces that match what both match; the new ones alone if these have other columns."""
+    """Return pieces that match what both match; only the new ones if they have other columns."""
     if [each for each in known if isinstance(each, bytes)] != [each for each in pieces if isinstance(each, bytes)]:
         return pieces
     pairs = zip(known, pieces, strict=True)
@@ -77,7 +78,7 @@ def _pattern(piece: Piece) -> bytes:
 def _take(kind: Any, data: bytes, begin: int, pieces: list[Piece], *, is_item: bool = False) -> int:
     """Add the pieces of a value, and return where it ends.
 
-    :param is_item: of an array. A record is a pair then, whose key is the same in other records.
+    :param is_item: the value is an array's. A record is then a pair, whose key is the same in other records.
     """
     if isinstance(kind, list):
         branch, end = _number(data, begin)
@@ -123,7 +124,7 @@ def _take_array(items: Any, data: bytes, begin: int, pieces: list[Piece]) -> int
 
 
 def _number(data: bytes, begin: int) -> tuple[int, int]:
-    """Return a whole number of Avro's, and where it ends."""
+    """Return an Avro whole number, and where it ends."""
     value = shift = 0
     while True:
         byte = data[begin]

@@ -5,11 +5,11 @@
         broker.tables([name])                            # the same, compared with what this broker has read before
 
 A version is the location of a table's metadata file. A file with a UUID in its name is written once, so a table has not changed
-while its catalog returns the same location. A SQL catalog returns the locations of all tables in one statement. A REST catalog
-returns each in a response with the snapshots of branches and tags alone (``snapshots=refs``). The invariants: **one connection to
-a SQL catalog, however many wait**; a table is read exactly if its version is not certainly the known one; and **a table whose
-storage hangs delays no other**, nor does a catalog that hangs keep its caller. Each read has a limit, after which its table is
-set aside with a back-off (:mod:`airflow_snowpack.timed_calls`).
+while its catalog returns the same location. A SQL catalog returns the locations of all tables in one statement; a REST catalog
+returns each in a response with only the snapshots of branches and tags (``snapshots=refs``). The invariants: **one connection to
+a SQL catalog, however many wait**; a table is read unless its version is certainly the known one; and **a table whose storage
+hangs delays no other**, nor does a hanging catalog block its caller. Each read has a limit, after which its table is set aside
+with a back-off (:mod:`airflow_snowpack.timed_calls`).
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KEEP_CATALOG = timedelta(minutes=5)
-"""A new connection is opened after so long, since tokens expire and addresses change."""
+"""A connection is replaced after this time, since tokens expire and addresses change."""
 ANSWER_WITHIN = timedelta(seconds=30)
 """How long a catalog may take for a response, and a storage for the metadata of one table."""
 CATALOG_LIMIT = 2 * ANSWER_WITHIN
-"""How long a question to a catalog may take, the connection included."""
+"""How long a request to a catalog may take, including the connection."""
 TABLES_PER_STATEMENT = 1_000
 
 
@@ -79,14 +79,14 @@ class Broker:
         self._name = ""
         self._closed = False
         self._silences = 0
-        """How many requests in a row the catalog has not answered, and until when it is not asked again."""
+        """How many requests in a row the catalog has not answered, and until when no request is made."""
         self._silent_until = -math.inf
         self._reads = self.reads()
         self._waiting: Counter[TableName] = Counter()
         self._tables: dict[TableName, Table] = {}
 
     def reads(self, limit: timedelta = ANSWER_WITHIN) -> TimedCalls[TableName, Any]:
-        """Return the reads of one reader, which remember the tables that hang, for :meth:`read`.
+        """Return the reads of one reader for :meth:`read`; they remember the tables that hang.
 
         :param limit: how long the storage of a table may take for all that the reader reads of it.
         """
@@ -102,14 +102,14 @@ class Broker:
     ) -> Iterator[tuple[TableName, T | Exception | None]]:
         """Read the tables that have changed, several at a time, and yield each as soon as it is read.
 
-        :param known: the version of each table that the caller has read; ``None`` for a table that is to be read in any case.
+        :param known: the version of each table that the caller has read; ``None`` for a table that is read in any case.
         :param process: called with each table that has changed, in one of several threads.
-        :param reads: of a caller that reads again and again: a table that hung is set aside, and what a read returns too late is
-            yielded by the next call, as ``process`` returned it.
-        :param patience: how long to wait for all tables together; those that are not read by then are left out, and what is being
-            read is yielded by a later call with these ``reads``. ``None``: for each up to its limit.
-        :returns: each table with what ``process`` returned; ``None`` when it has not changed; or why it cannot be read, such as
-            :class:`.NoAnswer`.
+        :param reads: of a caller that reads repeatedly: a table that hung is set aside, and the next call yields what ``process``
+            returned for a read that came too late.
+        :param patience: how long to wait for all tables together; the rest are left out, and a later call with these ``reads``
+            yields what is being read. ``None``: wait for each up to its limit.
+        :returns: each table with what ``process`` returned; with ``None`` if it has not changed; or with the reason why it cannot
+            be read, such as :class:`.NoAnswer`.
         :raises CatalogUnreachable: the connection cannot be opened or used, or does not answer in time. A REST catalog that does
             not answer is the error of each table, see :func:`raise_outage`.
         """
@@ -119,7 +119,7 @@ class Broker:
         return chain(settled.items(), (reads or self.reads()).run(calls, patience=patience))
 
     def tables(self, names: Collection[TableName]) -> Iterator[tuple[TableName, Table | Exception]]:
-        """Yield tables as they are now, or why one cannot be read, each as soon as that is known.
+        """Yield each table as it is now, or why it cannot be read, as soon as that is known.
 
         A table in :meth:`waiting_for` is read only if it has changed.
 
@@ -142,9 +142,9 @@ class Broker:
         yield from outages.items()
 
     def locations(self) -> dict[tuple[str, str], str] | None:
-        """Return the location of the metadata of every table, by namespace and name, in one statement.
+        """Return the metadata location of every table, by namespace and name, in one statement.
 
-        :returns: ``None`` for a catalog that returns locations only with a table each.
+        :returns: ``None`` for a catalog that returns a location only with its table.
         :raises CatalogUnreachable: the catalog does not answer.
         """
         from pyiceberg.catalog.sql import SqlCatalog
@@ -152,9 +152,9 @@ class Broker:
         return self._ask(lambda catalog: _all_locations(catalog) if isinstance(catalog, SqlCatalog) else None)
 
     def _ask(self, question: Callable[[Catalog], T]) -> T:
-        """Return an answer of the catalog, to which no other thread speaks meanwhile.
+        """Return the catalog's answer, while no other thread uses the connection.
 
-        :raises CatalogUnreachable: it does not answer, or has not answered before and is not asked again yet.
+        :raises CatalogUnreachable: it does not answer, or has not answered before and is not due for another request.
         """
         with self._connection:
             left = self._silent_until - self._monotonic()
@@ -163,13 +163,13 @@ class Broker:
             try:
                 answer = call_with_timeout(lambda: question(self._connected()), "The catalog", CATALOG_LIMIT, self._monotonic)
             except NoAnswer as silence:
-                self._catalog = None  # the call that hangs still has the connection
+                self._catalog = None  # the hanging call still has the connection
                 self._silences += 1
                 pause = pause_after(self._silences)
                 self._silent_until = self._monotonic() + pause.total_seconds()
                 raise CatalogUnreachable(self._name, NoAnswer("The catalog", CATALOG_LIMIT, pause)) from silence
             except CatalogUnreachable:
-                self._disconnect()  # the next question connects again
+                self._disconnect()  # the next request connects again
                 raise
             finally:
                 if self._closed:
@@ -179,7 +179,7 @@ class Broker:
 
     @contextmanager
     def waiting_for(self, names: frozenset[TableName]) -> Iterator[None]:
-        """Keep the metadata of tables between two calls of :meth:`tables`, as long as the block of any waiter lasts."""
+        """Keep the metadata of tables between calls of :meth:`tables`, while the block of any waiter lasts."""
         self._waiting.update(names)
         try:
             yield
@@ -191,7 +191,7 @@ class Broker:
                     self._tables.pop(name, None)
 
     def close(self) -> None:
-        """Close the connection; one that is in use closes when it is not any more."""
+        """Close the connection, or have its current user close it."""
         self._closed = True
         if self._connection.acquire(blocking=False):
             try:
@@ -214,7 +214,7 @@ class Broker:
 
 
 def raise_outage(found: Collection[object]) -> None:
-    """Raise the error of a catalog that did not answer for any of these tables: that is one problem, and not one for each."""
+    """Raise the error of a catalog that answered for none of these tables: one problem, not one for each."""
     outages = [result for result in found if isinstance(result, CatalogUnreachable)]
     if outages and len(outages) == len(found):
         raise outages[0]
@@ -235,7 +235,7 @@ _opening = threading.Lock()
 
 @contextmanager
 def shared_broker(config: CatalogConfig) -> Iterator[Broker]:
-    """Return the broker of a catalog, one for all in this process who use it at a time. The last one that leaves closes it."""
+    """Yield the broker of a catalog, which all concurrent users in this process share. The last one that leaves closes it."""
     key = json.dumps(asdict(config), sort_keys=True)
     with _opening:
         broker, users = _open.get(key) or (Broker(lambda: config.load(limit=ANSWER_WITHIN)), 0)
@@ -254,7 +254,7 @@ def shared_broker(config: CatalogConfig) -> Iterator[Broker]:
 def _compare_versions(catalog: Catalog, known: Known) -> tuple[Settled, Changed]:
     """Compare the versions of tables with those that were read.
 
-    :param known: the version of each table that was read; ``None`` for a table that is to be read in any case.
+    :param known: the version of each table that was read; ``None`` for a table that is read in any case.
     :returns: the tables that need no reading, with ``None`` or the error; and how to read each of the others, in any thread.
     :raises CatalogUnreachable: a SQL catalog does not answer.
     """
@@ -264,7 +264,7 @@ def _compare_versions(catalog: Catalog, known: Known) -> tuple[Settled, Changed]
     if isinstance(catalog, SqlCatalog):
         return _compare_in_sql(catalog, known)
     if isinstance(catalog, RestCatalog):
-        # Arrivals are found by the ancestors of a snapshot, so a table that is read has to have all.
+        # Arrivals are found by the ancestors of a snapshot: a table that is read needs all snapshots.
         refs, whole = with_snapshots(catalog, "refs"), with_snapshots(catalog, "all")
         return {}, {name: partial(_load_changed, refs, whole, name, version) for name, version in known.items()}
     return {}, {name: partial(load_table, catalog, name) for name in known}
@@ -289,7 +289,7 @@ def _compare_in_sql(catalog: SqlCatalog, known: Known) -> tuple[Settled, Changed
 
 
 def _read_locations(catalog: SqlCatalog, names: Collection[TableName]) -> dict[TableName, str]:
-    """Return the location of the metadata of each table that the catalog has."""
+    """Return the metadata location of each of these tables that the catalog has."""
     import sqlalchemy as sa
     from pyiceberg.catalog.sql import IcebergTables
 
@@ -323,7 +323,7 @@ def _all_locations(catalog: SqlCatalog) -> dict[tuple[str, str], str]:
 
 
 def _read_metadata(catalog: SqlCatalog, name: TableName, location: str) -> Table:
-    """Open a table as :func:`.load_table` does after it has found the location, without the connection."""
+    """Open a table from its metadata location as :func:`.load_table` does, without the connection."""
     try:
         table = table_at(catalog, TableKey(catalog.name, name.identifier), location)
     except unreadable_errors() as error:
@@ -339,5 +339,5 @@ def _load_changed(refs: RestCatalog, whole: RestCatalog, name: TableName, versio
 
 
 def is_same_file(location: str | None, version: str | None) -> bool:
-    """Return whether two locations of metadata are the same file, of a name that is written once."""
+    """Return whether two metadata locations are the same file, with a name that is written once."""
     return location is not None and location == version and UNIQUE_FILE.search(location) is not None

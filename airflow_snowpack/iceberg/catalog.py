@@ -5,8 +5,8 @@
     'http://catalog:8181'
     >>> table = load_table(config.load(), TableName.parse("flights.departures", catalog="lake"))  # doctest: +SKIP
 
-The invariant: what one engine commits, the other sees at once. So both use the same catalog name, by which a SQL catalog keys its
-rows, and Spark's own table cache stays off. No representation of a :class:`CatalogConfig` has secrets.
+The invariant: each engine sees the other's commits at once. Both therefore use the same catalog name, by which a SQL catalog keys
+its rows, and Spark's table cache stays off. No representation of a :class:`CatalogConfig` contains secrets.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 SQLITE_JDBC = "org.xerial:sqlite-jdbc:3.54.1.0"
 POSTGRES_JDBC = "org.postgresql:postgresql:42.7.14"
 TABLES_OF_SQL_CATALOG = 2
-"""Who meets a new database at the same time as others may lose the race for each of its tables once."""
+"""A process that meets a new database may lose the race to create each of its tables once."""
 FINGERPRINT_LENGTH = 12
 WEB_PORTS = {"http": ":80", "https": ":443"}
 DUPLICATE_TABLE, UNIQUE_VIOLATION = "42P07", "23505"
 
 
 class CatalogKind(StrEnum):
-    """Where a catalog keeps its list of tables."""
+    """Where a catalog stores its list of tables."""
 
     SQLITE = "sqlite"
     POSTGRES = "postgres"
@@ -56,13 +56,13 @@ class CatalogKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CatalogConfig:
-    """A catalog's name and how to reach it. Use :meth:`embedded`, :meth:`sqlite`, :meth:`postgres` or :meth:`rest` to make one.
+    """A catalog's name and how to reach it. Create one with :meth:`embedded`, :meth:`sqlite`, :meth:`postgres` or :meth:`rest`.
 
     :param name: as in ``name.database.table``; one level of a table name.
     :param address: a file for SQLite, ``host:port/database`` for Postgres, a URL for REST.
     :param warehouse: where new tables go; a REST catalog may have its own.
-    :param properties: for both engines, such as ``s3.endpoint``; may hold secrets.
-    :param spark_properties: for Spark alone, such as ``io-impl``; may hold secrets.
+    :param properties: for both engines, such as ``s3.endpoint``; may contain secrets.
+    :param spark_properties: for Spark alone, such as ``io-impl``; may contain secrets.
     :raises InvalidCatalogName: the name is not one level.
     """
 
@@ -81,14 +81,14 @@ class CatalogConfig:
 
     @classmethod
     def embedded(cls, home: Path, name: str = "lake") -> CatalogConfig:
-        """The default that needs nothing: ``catalog.db`` and ``warehouse/`` below a folder, which is made when missing."""
+        """Return the default: ``catalog.db`` and ``warehouse/`` below a folder, which is created if missing."""
         warehouse = home.absolute() / "warehouse"
         warehouse.mkdir(parents=True, exist_ok=True)
         return cls.sqlite(name, home.absolute() / "catalog.db", warehouse=f"file://{warehouse}")
 
     @classmethod
     def sqlite(cls, name: str, file: Path, *, warehouse: str, properties: Mapping[str, str] | None = None) -> CatalogConfig:
-        """A SQL catalog in one SQLite file, for one machine."""
+        """Return a SQL catalog in one SQLite file, for one machine."""
         return cls(name, CatalogKind.SQLITE, str(file.absolute()), warehouse, properties=dict(properties or {}))
 
     @classmethod
@@ -105,7 +105,6 @@ class CatalogConfig:
         properties: Mapping[str, str] | None = None,
         spark_properties: Mapping[str, str] | None = None,
     ) -> CatalogConfig:
-        """A SQL catalog in a Postgres database."""
         return cls(
             name,
             CatalogKind.POSTGRES,
@@ -129,7 +128,7 @@ class CatalogConfig:
         properties: Mapping[str, str] | None = None,
         spark_properties: Mapping[str, str] | None = None,
     ) -> CatalogConfig:
-        """A REST catalog.
+        """Return a REST catalog.
 
         :param token: a bearer token.
         :param credential: ``client-id:client-secret`` for OAuth2.
@@ -140,7 +139,7 @@ class CatalogConfig:
 
     @property
     def catalog_id(self) -> str:
-        """The fingerprint of what the catalog is, without secrets: the same for every connection to it.
+        """The fingerprint of the catalog's address, without secrets: the same for every connection to it.
 
         It includes the name of a SQL catalog, and the warehouse or prefix of a REST catalog, since one server may have several.
         """
@@ -158,7 +157,7 @@ class CatalogConfig:
 
     @property
     def facts(self) -> dict[str, str]:
-        """The identity and the warehouse, without secrets, for comparing processes."""
+        """Return the identity and the warehouse, without secrets, to compare processes."""
         return {"catalog_id": self.catalog_id, "warehouse": public_address(self.warehouse or "")}
 
     @property
@@ -171,7 +170,7 @@ class CatalogConfig:
         return f"CatalogConfig(name={self.name!r}, kind={self.kind.value!r}, where={self.where!r}, {warehouse=})"
 
     def spark_conf(self) -> dict[str, str]:
-        """The settings that give a Spark session this catalog; they may hold secrets."""
+        """Return the settings that give a Spark session this catalog; they may contain secrets."""
         reach = {"warehouse": self.warehouse, "cache-enabled": "false", **self._spark_reach()}
         settings = {**reach, **self.properties, **self.spark_properties}
         prefix = f"spark.sql.catalog.{self.name}"
@@ -179,14 +178,14 @@ class CatalogConfig:
         return {prefix: "org.apache.iceberg.spark.SparkCatalog", **conf}
 
     def spark_packages(self) -> tuple[str, ...]:
-        """Maven coordinates that Spark needs besides Iceberg's own runtime."""
+        """Return the Maven coordinates that Spark needs besides Iceberg's runtime."""
         drivers = {CatalogKind.SQLITE: (SQLITE_JDBC,), CatalogKind.POSTGRES: (POSTGRES_JDBC,)}
         return drivers.get(self.kind, ())
 
     def load(self, limit: timedelta | None = None) -> Catalog:
         """Connect with PyIceberg.
 
-        :param limit: how long a REST catalog may take for each answer; ``None``: without end, as PyIceberg itself waits.
+        :param limit: how long a REST catalog may take for each answer; ``None``: no limit, as in PyIceberg.
         :raises CatalogUnreachable: it does not answer.
         """
         from pydantic import ValidationError
@@ -194,7 +193,7 @@ class CatalogConfig:
         properties = {"uri": self._pyiceberg_uri(), **self.properties}
         if self.warehouse:
             properties["warehouse"] = self.warehouse
-        # What answers may not be a catalog at all, but a proxy with a page of its own.
+        # What answers may not be a catalog, but a proxy with an error page.
         unusable: tuple[type[Exception], ...] = (ValidationError, *connection_errors())
         try:
             return self._connect_rest(properties, limit) if self.kind is CatalogKind.REST else self._connect_sql(properties)
@@ -219,7 +218,7 @@ class CatalogConfig:
             try:
                 return GuardedSqlCatalog(self.name, **properties)
             except DBAPIError as error:
-                # PyIceberg creates the missing tables of a SQL catalog; another process may have created them meanwhile.
+                # PyIceberg creates the missing tables of a SQL catalog; another process may create them at the same time.
                 is_duplicate = getattr(error.orig, "sqlstate", None) in (DUPLICATE_TABLE, UNIQUE_VIOLATION)
                 if not is_duplicate and "already exists" not in str(error.orig):
                     raise
@@ -248,7 +247,7 @@ class CatalogConfig:
 
 
 def _web_place(url: str) -> str:
-    """Where a URL leads, without credentials and in one spelling."""
+    """Return where a URL leads, without credentials and in one spelling."""
     parts = urlsplit(url)
     scheme = parts.scheme.lower()
     place = _host_place(parts.netloc.rpartition("@")[2].removesuffix(WEB_PORTS.get(scheme, "")))
@@ -257,12 +256,12 @@ def _web_place(url: str) -> str:
 
 
 def _host_place(place: str) -> str:
-    """A host with its port, in one spelling: a name with its root, such as ``db.example.``, is the same host."""
+    """Return a host with its port in one spelling: a fully qualified name such as ``db.example.`` is the same host."""
     return place.lower().replace(".:", ":").removesuffix(".")
 
 
 def _warehouse_place(warehouse: str | None) -> str | None:
-    """A location in one spelling; a REST catalog may have a name in its place, which stays as it is."""
+    """Return a location in one spelling; a REST catalog may have a name instead, which stays as it is."""
     return normalise(warehouse) if warehouse and "://" in warehouse else warehouse
 
 
@@ -270,7 +269,7 @@ def load_table(catalog: Catalog, name: TableName) -> Table:
     """Open a table.
 
     :raises TableNotFound: the catalog has no such table; the message names some that its database has.
-    :raises TableUnreadable: the catalog has it, and its metadata file cannot be read, or names snapshots that it does not have.
+    :raises TableUnreadable: its metadata file cannot be read, or names snapshots that it does not have.
     :raises CatalogUnreachable: the catalog does not answer.
     """
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
@@ -288,7 +287,7 @@ def load_table(catalog: Catalog, name: TableName) -> Table:
 
 
 def check_refs(table: Table) -> None:
-    """Check that the current snapshot, and that of each branch and tag, is there; to PyIceberg, a missing one is an empty table.
+    """Check that the current snapshot, and that of each branch and tag, exists; PyIceberg treats a missing one as an empty table.
 
     An id that is not set, or -1, is an empty table. The parent of a snapshot may be missing: it has expired.
 
@@ -311,7 +310,7 @@ def check_refs(table: Table) -> None:
 
 
 def with_snapshots(catalog: RestCatalog, mode: str) -> RestCatalog:
-    """Return a view of a catalog, on the same session, whose tables have ``all`` snapshots, or those of ``refs`` alone."""
+    """Return a view of a catalog, on the same session, whose tables have ``all`` snapshots, or only those of ``refs``."""
     from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE
 
     view = copy.copy(catalog)
@@ -320,26 +319,26 @@ def with_snapshots(catalog: RestCatalog, mode: str) -> RestCatalog:
 
 
 def neighbours(catalog: Catalog, name: TableName) -> tuple[str, ...]:
-    """Return the tables of the same database, for the message about one that it does not have; none when they cannot be read."""
+    """Return other tables of the database, for the message about one that is missing; empty if they cannot be read."""
     from pyiceberg.exceptions import NoSuchNamespaceError
 
     silence: tuple[type[Exception], ...] = (NoSuchNamespaceError, *connection_errors())
     try:
         return tuple(sorted(".".join(identifier) for identifier in catalog.list_tables(name.identifier[:-1])))
-    # They are a courtesy in a message; a catalog that falls silent or refuses a second question takes nothing from the first.
+    # The other tables are optional in the message: if this request fails, the answer to the first one still counts.
     except silence:
         return ()
 
 
 def unreadable_errors() -> tuple[type[Exception], ...]:
-    """What PyIceberg lets through when a metadata file is missing, out of reach or damaged."""
+    """Return the errors that PyIceberg raises when a metadata file is missing, unreachable or damaged."""
     from pyiceberg.exceptions import ValidationError
 
     return (OSError, ValueError, ValidationError)
 
 
 def connection_errors() -> tuple[type[Exception], ...]:
-    """What PyIceberg lets through when a catalog does not answer, or refuses to."""
+    """Return the errors that PyIceberg raises when a catalog does not answer, or refuses."""
     from pyiceberg.exceptions import RESTError
     from requests.exceptions import RequestException
     from sqlalchemy.exc import SQLAlchemyError

@@ -88,7 +88,7 @@ def catalog_label(name: str, catalog_id: str) -> str:
 
 
 def _first_line(cause: Exception) -> str:
-    """Drivers add the statement and a link below; a sentence has room for the first line."""
+    """Return the first line of an error's text; drivers add the statement and a link below it."""
     from airflow_snowpack.redaction import redacted  # not needed to parse a DAG file
 
     return redacted((str(cause).splitlines() or [""])[0].rstrip("."))

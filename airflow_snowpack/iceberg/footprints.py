@@ -5,15 +5,15 @@
     others = other_tables(catalog, name, memory)           # of each other table, loading those that have changed
 
 A table may have files far from its location: it was moved, a property that sent its data elsewhere was removed, another table's
-files were added to it, or it is registered under two names. So a footprint has the folders of all files that its metadata file
-names, and those of the data and delete files of all kept snapshots. It is a filter and no more: files of another table are
-looked up in that table's metadata before any of them is deleted, see :mod:`.foreign_files`.
+files were added to it, or it is registered under two names. A footprint therefore has the folders of all files that the metadata
+file names, and of the data and delete files of all kept snapshots. It is only a filter: before a file is deleted, it is looked up
+in the metadata of the tables that may name it, see :mod:`.foreign_files`.
 
-The invariants: a table counts with the footprint of its current metadata, however little of the catalog is read. A metadata file
-is written once and never changed, so what it names is read once and remembered, and of its successor only the manifests that are
-new. Which metadata file a table has now is read from the catalog each time: a SQL catalog lists it in one query, for all catalog
-names of its database. A REST catalog does not list it, so each table is loaded there, unless the caller accepts footprints that
-were read since some moment. A footprint may be larger than the table, and never smaller.
+The invariants: a table counts with the footprint of its current metadata, and a footprint may be larger than the table, but never
+smaller. A metadata file is written once and never changed: what it names is read once and remembered, and of its successor only
+new manifests are read. The current metadata file of each table is read from the catalog each time. A SQL catalog lists it in one
+query, for all catalog names of its database; a REST catalog does not, so each table is loaded there unless the caller accepts
+footprints that were read since some moment.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ log = logging.getLogger(__name__)
 
 BATCH_SIZE = 100
 READERS = 16
-"""How many manifests of a table are read at once: a request each, to an object store."""
+"""How many manifests of a table are read at once; each is a request to an object store."""
 MAX_PLACES = 50
-"""Of one footprint; where files lie in more folders, it has the folders around them."""
+"""How many places a footprint has; if files lie in more folders, it has the folders around them."""
 DAMAGES = (FileNotFoundError, ValueError)
-"""What reading a manifest or a manifest list raises that is missing or damaged."""
+"""Raised when a manifest or a manifest list is missing or damaged."""
 PATHS = AvroColumns((STATUS, PATH), required=(STATUS, PATH))
 
 
@@ -71,11 +71,11 @@ class Footprint:
 
     :param metadata_location: that file.
     :param present: where the table writes: its location first, then the paths of its properties.
-    :param former: folders outside of these that have files of the table; without :attr:`is_complete`, those that the metadata
-        file itself names.
+    :param former: folders outside of these that have files of the table; without :attr:`is_complete`, only those that the
+        metadata file itself names.
     :param is_complete: whether the manifests of all kept snapshots were read.
-    :param sequence: the newest sequence number of the table; its manifests up to that were read.
-    :param is_damaged: manifests that the metadata names are missing or damaged, so the snapshots that use them cannot be read.
+    :param sequence: the newest sequence number of the table, up to which its manifests were read.
+    :param is_damaged: manifests that the metadata names are missing or damaged, and the snapshots that use them cannot be read.
         What the others name counts. It is not remembered.
     :param is_view: it is a view, whose only file is that metadata file.
     :param read_at: when the table was loaded; ``None`` for now.
@@ -97,26 +97,26 @@ class Footprint:
         return (*self.present, *self.former)
 
     def is_of(self, metadata_location: str | None, trust_since: datetime | None) -> bool:
-        """Whether this is the footprint of the table as the catalog has it now.
+        """Return whether this is the footprint of the table as the catalog has it now.
 
-        :param metadata_location: as the catalog lists it; ``None`` where it does not.
+        :param metadata_location: as the catalog lists it; ``None`` if it does not.
         :param trust_since: without a listed location, accept what was read since; ``None`` for nothing.
         """
         if metadata_location is not None:
-            # A name with a UUID is written once. One without, such as v3.metadata.json, may be written again for another table.
+            # A name with a UUID is written once. One without, such as v3.metadata.json, may be reused for another table.
             return metadata_location == self.metadata_location and UNIQUE_FILE.search(metadata_location) is not None
         return trust_since is not None and self.read_at is not None and self.read_at >= trust_since
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableKey:
-    """A table of a catalog, by the catalog name that its rows have in a SQL catalog's database."""
+    """A table, by the catalog name of its rows in a SQL catalog's database."""
 
     catalog: str
     identifier: Identifier
 
     def label(self, own: str = "", is_view: bool = False) -> str:
-        """Return the name for people: without the catalog's in a catalog named ``own``."""
+        """Return the name for people, without the catalog's name in the catalog ``own``."""
         name = ".".join(self.identifier if self.catalog == own else (self.catalog, *self.identifier))
         return f"{name} (a view)" if is_view else name
 
@@ -127,8 +127,8 @@ class OtherTable:
 
     :param label: its name for people.
     :param footprint: the last one that was read; ``None`` if it was never read.
-    :param is_current: whether that is the footprint of its metadata of now.
-    :param is_missing: its metadata file does not exist any more, so nothing can be read of it.
+    :param is_current: whether that is the footprint of its current metadata.
+    :param is_missing: its metadata file no longer exists, and nothing of the table can be read.
     :param catalog: the name and identity of its catalog if this process does not reach it.
     """
 
@@ -142,14 +142,14 @@ class OtherTable:
 
 
 class Remembered(NamedTuple):
-    """What a memory has: the tables of its own catalog, and those of the installation's other catalogs."""
+    """The content of a memory: the tables of its own catalog, and those of the installation's other catalogs."""
 
     own: Mapping[TableKey, Footprint]
     elsewhere: Sequence[OtherTable] = ()
 
 
 class FootprintMemory(Protocol):
-    """Keeps footprints between two calls, for one catalog. What it loses is read again."""
+    """Stores footprints between calls, for one catalog. What it loses is read again."""
 
     def read(self, database: str) -> Remembered:
         """Return all that is remembered, as of one moment.
@@ -164,13 +164,13 @@ class FootprintMemory(Protocol):
         """Replace the footprint of a table of another catalog, unless that has been read again meanwhile."""
 
     def forget(self, gone: Collection[TableKey]) -> None:
-        """Drop tables that the catalog does not have any more."""
+        """Drop tables that the catalog no longer has."""
 
 
 class Listed(NamedTuple):
     """A table or a view as a catalog lists it.
 
-    :param metadata_location: ``None`` where the catalog does not list it.
+    :param metadata_location: ``None`` if the catalog does not list it.
     """
 
     metadata_location: str | None = None
@@ -189,15 +189,14 @@ def other_tables(
     """Return all other tables of the catalog, of other catalog names of its database, and of the installation's other catalogs.
 
     :param memory: what earlier calls have read; without it, each table of the catalog is loaded.
-    :param trust_since: for a catalog that does not list metadata locations, accept footprints that were read since. Leave it out
-        before files are deleted.
-    :param complete: read the manifests of tables, too; before files are deleted.
+    :param trust_since: for a catalog that does not list metadata locations, accept footprints read since. Omit it for deletions.
+    :param complete: read the manifests of tables, too; required before files are deleted.
     :param own: the table itself, to return its footprint as well.
     :raises CatalogUnreachable: the list of tables cannot be read.
     :raises OSError, ValueError: the table itself cannot be read.
     """
     listed, database, mine = _listed(catalog), database_of(catalog), TableKey(catalog.name, name.identifier)
-    # One read, after the listing: what another process remembers meanwhile cannot replace what is compared here.
+    # One read, after the listing: what another process stores meanwhile cannot replace what is compared here.
     remembered = memory.read(database) if memory is not None else Remembered({})
     known = {key: found for key, found in remembered.own.items() if key in listed and found.is_view == listed[key].is_view}
     current = {
@@ -209,9 +208,9 @@ def other_tables(
     reading.load({key: listed[key] for key in listed if key not in current and key != mine})
     if reading.gone:
         again = _listed(catalog)
-        reading.gone -= again.keys()  # a catalog may report a table as unknown whose metadata it cannot read
+        reading.gone -= again.keys()  # a catalog may report a table as unknown because it cannot read its metadata
         appeared = {key: found for key, found in again.items() if key not in listed and key != mine}
-        listed |= appeared  # a renamed table has left one name and has another
+        listed |= appeared  # a renamed table loses one name and gets another
         reading.load(appeared)
     if own is not None:
         current[mine] = _read(own, known.get(mine), complete=complete)
@@ -237,7 +236,7 @@ def other_tables(
 class _Reading:
     """Reads the footprints that have changed.
 
-    :ivar gone: tables that the catalog does not have any more.
+    :ivar gone: tables that the catalog no longer has.
     :ivar missing: tables without a metadata file.
     """
 
@@ -261,13 +260,13 @@ class _Reading:
                 try:
                     learned[key] = self._read(key, changed[key])
                 except (NoSuchTableError, NoSuchViewError):
-                    self.gone.add(key)  # Dropped since it was listed.
+                    self.gone.add(key)  # dropped since it was listed
                 except FileNotFoundError:
                     self.missing.add(key)
                 except Exception as problem:  # noqa: BLE001 - what PyIceberg raises for damaged metadata may be anything
                     log.warning("table_not_readable: %s: %r", key.label(), problem)
             self.current.update(learned)
-            # Batch by batch, so that a first reading of a large catalog that is cut short goes on from there.
+            # Batch by batch: an interrupted first reading of a large catalog continues from there.
             self.keep(learned)
 
     def _read(self, key: TableKey, listed: Listed) -> Footprint:
@@ -281,7 +280,7 @@ class _Reading:
             self.memory.keep(whole, self.database)
 
     def elsewhere(self, other: OtherTable) -> OtherTable:
-        """Complete what a preview has read of a table of another catalog, by this catalog's access to its files."""
+        """Complete what a preview has read of a table of another catalog, with this catalog's access to its files."""
         before = other.footprint
         if before is None or before.is_complete or not self.is_complete:
             return other
@@ -311,7 +310,7 @@ def load_by_key(catalog: Catalog, key: TableKey, metadata_location: str | None) 
         assert metadata_location is not None, "only SQL catalogs list other names, with metadata locations"
         return table_at(catalog, key, metadata_location)
     if isinstance(catalog, RestCatalog):
-        catalog = with_snapshots(catalog, "refs")  # a long history is a large answer, and often nothing has changed
+        catalog = with_snapshots(catalog, "refs")  # a long history is a large response, and often nothing has changed
     return catalog.load_table(key.identifier)
 
 
@@ -342,7 +341,7 @@ def table_at(catalog: Catalog, key: TableKey, metadata_location: str) -> Table:
 
 
 def whole_metadata(table: Table) -> TableMetadata:
-    """Return the metadata with all snapshots: a REST catalog may have returned those of branches and tags alone."""
+    """Return the metadata with all snapshots: a REST catalog may have returned only those of branches and tags."""
     from pyiceberg.catalog.rest import RestCatalog
     from pyiceberg.serializers import FromInputFile
 
@@ -355,7 +354,7 @@ def whole_metadata(table: Table) -> TableMetadata:
 def read_footprint(table: Table, before: Footprint | None = None) -> Footprint:
     """Read the complete footprint of a table as it was loaded.
 
-    :param before: of earlier metadata of the table; only manifests that are newer are read.
+    :param before: the footprint of earlier metadata of the table; only newer manifests are read.
     :raises OSError: the storage does not answer.
     """
     metadata = whole_metadata(table)
@@ -389,7 +388,7 @@ def _sequence(metadata: TableMetadata) -> int:
 
 def _read(table: Table, before: Footprint | None, *, complete: bool) -> Footprint:
     if before is not None and before.is_complete and before.is_of(table.metadata_location, None):
-        return replace(before, read_at=None)  # a REST catalog returns it with the table alone
+        return replace(before, read_at=None)  # a REST catalog returns it only with the table
     if complete or (before is not None and before.is_complete):
         return read_footprint(table, before)
     return _of_metadata(table, table.metadata)
@@ -409,10 +408,10 @@ def _of_metadata(table: Table, metadata: TableMetadata) -> Footprint:
 
 
 def _continues(metadata: TableMetadata, location: str, before: Footprint) -> bool:
-    """Whether an earlier footprint is of the same table, whose commits have led from there to this metadata.
+    """Return whether an earlier footprint is of the same table, whose commits led from there to this metadata.
 
-    Only the metadata log shows that: a table that was registered again with earlier metadata has snapshots of its own after those
-    that it shares with the earlier footprint, and snapshots again that had expired in it.
+    Only the metadata log shows that: a table that was registered again with earlier metadata has other snapshots after those that
+    it shares with the earlier footprint, and again has snapshots that had expired in it.
     """
     if not before.is_complete or before.table_uuid != str(metadata.table_uuid):
         return False
@@ -439,7 +438,7 @@ def _manifests(metadata: TableMetadata, io: FileIO, since: int) -> tuple[dict[st
 
 
 def _folders_of(manifest: ManifestFile, io: FileIO, inside: tuple[str, ...]) -> set[str] | None:
-    """Return the folders of the live files of a manifest outside of some; ``None`` if it is missing or damaged."""
+    """Return the folders of a manifest's live files, outside of ``inside``; ``None`` if it is missing or damaged."""
     try:
         rows = PATHS.rows(read_blocks(io.new_input(manifest.manifest_path)))
         return {parent(path) for status, path in rows if status != DELETED and (not path.startswith(inside) or "/../" in path)}
@@ -448,7 +447,7 @@ def _folders_of(manifest: ManifestFile, io: FileIO, inside: tuple[str, ...]) -> 
 
 
 def _roots(folders: Iterable[str], present: Sequence[str]) -> tuple[str, ...]:
-    """Return the fewest folders around these that lie outside of the present ones, :data:`MAX_PLACES` at most."""
+    """Return the fewest folders around these that lie outside of the present ones, at most :data:`MAX_PLACES`."""
     places = [place_of(folder) for folder in present]
     outside = {folder.rstrip("/") for folder in folders if not _is_in(place_of(folder), places)}
     while len(outside) > MAX_PLACES:
@@ -469,12 +468,12 @@ def _is_in(place: StoragePlace, others: Sequence[StoragePlace]) -> bool:
 
 
 def _prefixes(folders: Sequence[str]) -> tuple[str, ...]:
-    """Return the beginnings of paths that lie in these folders; of local folders none, since links lead out of them."""
+    """Return the prefixes of paths in these folders; none for local folders, since links lead out of them."""
     return tuple(f"{folder.rstrip('/')}/" for folder in folders if place_of(folder).scheme != "file")
 
 
 def database_of(catalog: Catalog) -> str:
-    """Return a fingerprint of a SQL catalog's database and schema, without secrets; empty for a catalog that is no SQL catalog.
+    """Return a fingerprint of a SQL catalog's database and schema, without secrets; empty for any other catalog.
 
     Connect first: the connection decides the schema.
     """
@@ -495,7 +494,7 @@ def _listed(catalog: Catalog) -> dict[TableKey, Listed]:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.exceptions import NoSuchNamespaceError
 
-    # A namespace that was dropped since it was listed is such an error for REST catalogs.
+    # A REST catalog raises this error for a namespace that was dropped since it was listed.
     unreachable: tuple[type[Exception], ...] = (NoSuchNamespaceError, *connection_errors())
     try:
         return dict(_listed_in_sql(catalog) if isinstance(catalog, SqlCatalog) else _listed_by_name(catalog))
@@ -507,8 +506,8 @@ def _listed_in_sql(catalog: SqlCatalog) -> Iterator[tuple[TableKey, Listed]]:
     import sqlalchemy as sa
     from pyiceberg.catalog.sql import ICEBERG_TABLE_TYPE
 
-    # All columns: older catalogs have no iceberg_type, which distinguishes views from tables. And all catalog names: they share
-    # the database, and often the warehouse.
+    # All columns: older catalogs lack iceberg_type, which distinguishes views from tables. All catalog names: they share the
+    # database, and often the warehouse.
     rows = sa.text("SELECT * FROM iceberg_tables ORDER BY catalog_name, table_namespace, table_name")
     with catalog.engine.connect() as conn:
         for row in conn.execute(rows).mappings():

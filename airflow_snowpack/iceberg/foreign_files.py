@@ -4,8 +4,8 @@
     foreign.conflicts(table.location())                     # tables that make removing orphans there unsafe
     foreign.named(paths, [table.location()])                # {path: "db.flights"}
 
-The invariant: a file that the kept metadata of another table names is reported, wherever that table lives now, and under
-whatever name, catalog name, scheme or symbolic link. What cannot be known is an error or a conflict, and never "no".
+The invariant: a file that the kept metadata of another table names is reported, wherever that table lives now, and under whatever
+name, catalog name, scheme or symbolic link. What cannot be known is an error or a conflict, and never "no".
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class LocationConflict:
     """Another table whose files lie, or may lie, where this table's files lie.
 
     :param table: the other one, ``database.table``, with the name of its catalog if that is another one.
-    :param location: where it keeps files; empty when its metadata cannot be read.
-    :param relation: how that lies to this table's location; ``None`` when it cannot be known.
+    :param location: where it stores files; empty if its metadata cannot be read.
+    :param relation: how that lies to this table's location; ``None`` if it cannot be known.
     :param catalog: the name and identity of its catalog if this process does not reach it.
     """
 
@@ -84,7 +84,7 @@ class ForeignFiles:
 
     :param own: the footprint of the table itself, if it was requested.
     :param equal: which spellings of places mean the same.
-    :param read: the files that tables name, by metadata file; for a later check, which has most of them unchanged.
+    :param read: the files that tables name, by metadata file; most are unchanged in a later check.
     """
 
     catalog: Catalog
@@ -118,15 +118,15 @@ class ForeignFiles:
         return cls(catalog, others, own, equal, {} if read is None else read)
 
     def conflicts(self, location: str) -> tuple[LocationConflict, ...]:
-        """Return the tables that keep files where this table's files lie, that may do so, or that cannot be read.
+        """Return the tables that store files where this table's files lie, that may do so, or that cannot be read.
 
-        Files that another table has left behind in the location are no conflict: see :meth:`named`.
+        Files that another table has left behind in the location are not a conflict: see :meth:`named`.
         """
         place = self._place(location)
         return tuple(conflict for other in self.others for conflict in self._conflicts(other, place))
 
     def undecided(self, places: Collection[str]) -> tuple[LocationConflict, ...]:
-        """Return the tables of which it cannot be known whether they name files in these places.
+        """Return the tables that may or may not name files in these places.
 
         A table whose metadata file no longer exists counts by what was last read of it.
         """
@@ -134,11 +134,11 @@ class ForeignFiles:
         return tuple(conflict for other in self.others for conflict in self._unknown(other, mine))
 
     def is_near(self, places: Collection[str]) -> bool:
-        """Whether any other table has files in or around these places, so that it is worth looking at the files themselves."""
+        """Return whether any other table has files in or around these places, which then need a check file by file."""
         return bool(self._near(places))
 
     def named(self, paths: Sequence[str], places: Collection[str]) -> dict[str, str]:
-        """Return those of the files that other tables name, each with the label of a table.
+        """Return the files that other tables name, each with the label of a table.
 
         :param places: around the files.
         :raises TableUnreadable: the metadata of a table that has files in these places cannot be read.
@@ -167,7 +167,7 @@ class ForeignFiles:
     def _unknown(self, other: OtherTable, mine: Sequence[StoragePlace]) -> Iterator[LocationConflict]:
         footprint = other.footprint
         if other.is_view or (footprint is None and other.is_missing):
-            return  # a view names no files of tables; and of a table without metadata no snapshot can be read
+            return  # a view names no files of tables, and of a table without metadata no snapshot can be read
         if footprint is None or not ((footprint.is_complete and (other.is_current or other.is_missing)) or other.catalog):
             yield LocationConflict(other.label, "", None, other.catalog)
             return
@@ -200,7 +200,7 @@ class ForeignFiles:
                 self.read[location] = named_files(self._load(other), Spelling(self.equal))
             except TableUnreadable:
                 raise
-            except Exception as error:  # what PyIceberg raises for damaged metadata may be anything
+            except Exception as error:  # PyIceberg may raise anything for damaged metadata
                 raise TableUnreadable(other.label, error) from error
         return self.read[location]
 
@@ -237,9 +237,8 @@ def location_conflicts(
     A table that cannot be read counts as a conflict, because its files may be anywhere.
 
     :param memory: what earlier calls have read; without it, each table of the catalog is loaded.
-    :param location: of this table, as it was when the files were chosen that are in question; without it, its present one.
-    :param trust_since: for a catalog that does not list metadata locations, accept footprints that were read since. Leave it out
-        before files are deleted.
+    :param location: of this table when the files in question were chosen; ``None`` for its present one.
+    :param trust_since: for a catalog that does not list metadata locations, accept footprints read since. Omit it for deletions.
     :raises TableNotFound, TableUnreadable, CatalogUnreachable: this table, or the list of tables, cannot be read.
     """
     location = location or load_table(catalog, name).location()

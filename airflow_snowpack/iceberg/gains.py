@@ -7,19 +7,17 @@
         expired.sequence, expired.gain.records
 
 An append brings all that it adds. An overwrite brings what its partitions have more of than before: a copy-on-write DELETE or
-UPDATE writes the rows that stay once more, and a merge-on-read UPDATE deletes the old rows by position. A partition from which
-nothing was removed gets all of its files, and so does every partition of an overwrite that replaces whole partitions (Iceberg's
-``replace-partitions``): what it writes was not there before. Equality deletes do not record how many rows they delete and are
-left out.
+UPDATE writes the remaining rows again, and a merge-on-read UPDATE deletes the old rows by position. A partition from which
+nothing was removed gains all of its files, and so does every partition of an overwrite that replaces whole partitions (Iceberg's
+``replace-partitions``). Equality deletes do not record how many rows they delete and are left out.
 
-With row lineage (format version 3), rows that are written once more keep their row ids, and new rows have none yet. Where the
-metrics of all new files of a partition have the number of rows without an id, exactly these rows are its gain.
+With row lineage (format version 3), rows that are written again keep their row ids, and new rows have none yet. If the metrics of
+all new files of a partition have the number of rows without an id, exactly these rows are its gain.
 
-Snapshots that were expired before they were read count as far as the oldest snapshot that is left shows it. The files of a table
-keep the sequence number of the commit that brought their data, so the files that this snapshot still lists, and those that it
-removed, as a compaction does, show each commit after a number. What cannot be seen is whether an expired commit rewrote data, so
-all of them together count with no more records than the table has gained. Tables of format version 1 have no sequence numbers;
-what was expired unread there is lost.
+Snapshots that expired unread count as far as the oldest remaining snapshot shows them. The files of a table keep the sequence
+number of the commit that brought their data, so the files that this snapshot still lists, and those that it removed (as a
+compaction does), show each commit after a number. Whether an expired commit rewrote data is not visible, so all of them together
+count with at most as many records as the table has gained. Tables of format version 1 have no sequence numbers: there it is lost.
 """
 
 from __future__ import annotations
@@ -74,7 +72,7 @@ class SnapshotEffect:
 
     :ivar gained: what the table has more of.
     :ivar changed: of each partition, what was added or what was removed, whichever is more. With copy-on-write that includes the
-        rows that stay in a file of which any row changed.
+        unchanged rows of rewritten files.
     """
 
     gained: Gain
@@ -85,9 +83,10 @@ class SnapshotEffect:
 class _Change:
     """What happened to one partition.
 
-    :ivar added: what its new files hold, and ``removed``: what its removed files held and its delete files delete.
-    :ivar fresh: what is new in its new files, by their row ids; ``None`` where the metrics of one of them do not have it.
-    :ivar equality_deletes: of delete files that do not record how many rows they delete.
+    :ivar added: what its new files contain.
+    :ivar removed: what its removed files contained and its delete files delete.
+    :ivar fresh: what is new in its new files, by their row ids; ``None`` if the metrics of one of them lack it.
+    :ivar equality_deletes: delete files that do not record how many rows they delete.
     :ivar took: whether anything was removed.
     """
 
@@ -144,10 +143,10 @@ _known: OrderedDict[tuple[str, int, str], Future[SnapshotEffect]] = OrderedDict(
 
 
 def read_effect(table: Table, snapshot: Snapshot) -> SnapshotEffect:
-    """Return what a snapshot did; it is shared, and not to be changed.
+    """Return what a snapshot did; the result is shared and must not be changed.
 
-    A snapshot and its list of manifests never change, so the effects that were read last are kept: in one process, many may count
-    what arrives in the same table, also at the same time.
+    A snapshot and its manifest list never change, so the latest effects are cached: in one process, many readers may count the
+    arrivals of one table, also concurrently.
     """
     key = (str(table.metadata.table_uuid), snapshot.snapshot_id, snapshot.manifest_list)
     with _lock:
@@ -178,7 +177,7 @@ def _read_effect(table: Table, snapshot: Snapshot) -> SnapshotEffect:
     gained = _total(change.gain(replaces=replaces) for change in changes.values())
     has_lineage = all(change.fresh is not None for change in changes.values())
     if not (removed_specs <= added_specs or replaces or has_lineage):
-        # What was rewritten may have moved to the partitions of another spec, so only the sums can be compared.
+        # Rewritten rows may have moved to the partitions of another spec: only the sums can be compared.
         gained = _total(change.balance for change in changes.values()).net(gained.partitions)
     return SnapshotEffect(gained, _total(change.change() for change in changes.values()))
 
@@ -191,7 +190,7 @@ def _total(gains: Iterable[Gain]) -> Gain:
 
 
 def _changed_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, int, DataFile]]:
-    """The files that a snapshot added (``1``) and removed (``-1``), with their partition specs."""
+    """Yield the files that a snapshot added (``1``) and removed (``-1``), with their partition specs."""
     for manifest in snapshot.manifests(table.io):
         if manifest.added_snapshot_id != snapshot.snapshot_id:
             continue
@@ -202,7 +201,7 @@ def _changed_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, int,
 
 @dataclass(slots=True)
 class ExpiredGain:
-    """What one expired commit brought; its snapshot is ``None`` where only a later commit names its files."""
+    """What one expired commit brought; its snapshot is ``None`` if only a later commit names its files."""
 
     sequence: int
     snapshot_id: int | None = None
@@ -212,10 +211,10 @@ class ExpiredGain:
 def read_expired_gains(table: Table, oldest: Snapshot, after: int, gained: int | None) -> list[ExpiredGain]:
     """Return what the commits brought that are missing between a sequence number and a snapshot, the oldest first.
 
-    Only commits of which the snapshot still names data are known: numbers are also missing where a branch was dropped.
+    Only commits whose data the snapshot still names are known: numbers are also missing where a branch was dropped.
 
-    :param oldest: the oldest snapshot that is left after the number.
-    :param gained: how many records the table has gained by all of them; ``None`` where that is not known.
+    :param oldest: the oldest remaining snapshot after the number.
+    :param gained: how many records the table has gained by all of them; ``None`` if unknown.
     """
     found: dict[int, ExpiredGain] = {}
     for spec_id, entry in _entries_after(table, oldest, after):
@@ -246,7 +245,7 @@ def _entries_after(table: Table, oldest: Snapshot, after: int) -> Iterator[tuple
 
 
 def records_after(snapshot: Snapshot) -> int | None:
-    """Return how many records the table has at a snapshot, by its summary; ``None`` when the summary has no number."""
+    """Return how many records the table has at a snapshot; ``None`` if its summary has no number."""
     return _number(snapshot, "total-records")
 
 

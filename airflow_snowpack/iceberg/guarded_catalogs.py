@@ -1,9 +1,9 @@
 """PyIceberg's catalogs, whose tables cannot choose how their files are opened.
 
 PyIceberg lets the properties of a table override those of the catalog when it opens the table's files: ``py-io-impl`` would
-import and call any Python class in every process that loads the table, and ``gcs.service.host`` or ``s3.endpoint`` would send
-the catalog's credentials elsewhere. A user who may alter a table is not entitled to that. Iceberg's Java implementation reads
-only the properties of the catalog, and what a REST catalog returns beside the table; so do these.
+import and call any Python class in every process that loads the table, and ``gcs.service.host`` or ``s3.endpoint`` would send the
+catalog's credentials elsewhere. A user who may alter a table is not entitled to that. Like Iceberg's Java implementation, these
+catalogs use only the properties of the catalog, and what a REST catalog returns beside the table.
 
 They also open files in folders such as ``t#1``, which to PyIceberg is ``t``.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class LiteralFileIO(PyArrowFileIO):
-    """PyArrow's file access, which takes every character of a path as it is."""
+    """PyArrow's file access, which takes every character of a path literally."""
 
     @staticmethod
     def parse_location(location: str, properties: Mapping[str, str] = MappingProxyType({})) -> tuple[str, str, str]:
@@ -51,7 +51,7 @@ class GuardedSqlCatalog(SqlCatalog):
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         location = orm_table.metadata_location
         if not location:
-            return super()._convert_orm_to_iceberg(orm_table)  # its error
+            return super()._convert_orm_to_iceberg(orm_table)  # raises its error
         io = self._load_file_io(location=location)
         metadata = FromInputFile.table_metadata(io.new_input(location))
         identifier = (*self.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
@@ -59,13 +59,13 @@ class GuardedSqlCatalog(SqlCatalog):
 
 
 class LocatedView(View):
-    """A view with the location of its metadata file, which PyIceberg leaves out."""
+    """A view with its metadata location, which PyIceberg leaves out."""
 
     metadata_location: str | None = None
 
 
 class GuardedRestCatalog(RestCatalog):
-    """A REST catalog that opens files with its own properties, and with those that the server returns beside the table."""
+    """A REST catalog that opens files with its own properties and those that the server returns beside the table."""
 
     def _load_file_io(self, properties: Mapping[str, str] = MappingProxyType({}), location: str | None = None) -> FileIO:
         return _literal(super()._load_file_io(dict(properties), location))

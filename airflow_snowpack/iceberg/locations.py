@@ -1,4 +1,4 @@
-"""Places: how one place is spelled, and whether two of them are, contain, or may be each other.
+"""Places: the canonical spelling of a place, and whether two places are, contain, or may be each other.
 
     >>> normalise("file:/warehouse/db/flights"), normalise("s3a://lake/db//flights/")
     ('/warehouse/db/flights', 's3://lake/db/flights')
@@ -8,11 +8,11 @@
     >>> relation_of("hdfs://nn:8020/db/flights", "hdfs:///db/flights")
     <Relation.UNDECIDED: 'undecided'>
 
-The invariants: two spellings of one place compare as equal, and folders are compared as folders, so ``flights`` is no prefix of
-``flights_2``. A local folder is compared by its real path, since a symbolic link leads to the files of another one. Where
-spellings are ambiguous (a doubled slash in an object store) the answer errs towards "the same place", and where only the cluster
-could decide (which name node ``hdfs:///`` means) it is :attr:`Relation.UNDECIDED`, since what hangs on it is whether files may be
-deleted. :class:`Equalities` decides such cases as ``equal_schemes`` and ``equal_authorities`` of Iceberg do.
+The invariants: two spellings of one place compare as equal, and folders are compared as folders: ``flights`` is not a prefix of
+``flights_2``. A local folder is compared by its real path, since a symbolic link leads to the files of another one. The result
+decides whether files may be deleted: where spellings are ambiguous (a doubled slash in an object store), it errs towards "the
+same place", and where only the cluster could decide (which name node ``hdfs:///`` means), it is :attr:`Relation.UNDECIDED`.
+:class:`Equalities` decides such cases as ``equal_schemes`` and ``equal_authorities`` of Iceberg do.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from enum import StrEnum
 from urllib.parse import quote, unquote
 
 SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>/.*|)", re.DOTALL)
-# Names that differ by the client library and mean one store.
+# Names that differ by client library and mean one store.
 ONE_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
 TOP = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:)?(//[^/]*)?")
 AZURE_HOST = re.compile(r"(?P<container>[^@/]+)@(?P<account>[^./]+)\.(?:blob|dfs)\.(?P<domain>.+)")
-"""The host of a container, for the Blob Storage driver (``wasb``) and for the Data Lake driver (``abfs``)."""
+"""The host of a container, for the drivers of Blob Storage (``wasb``) and Data Lake (``abfs``)."""
 HADOOP = frozenset({"hdfs", "webhdfs", "swebhdfs"})
-"""Schemes whose authorities are host names, name services, ports, or missing, so that different ones may mean one cluster."""
+"""Schemes whose authorities are host names, name services, ports, or missing: different ones may mean one cluster."""
 STORES = HADOOP | {"file", "s3", "gs", "abfs", "oss", "cosn", "obs", "oci", "tos", "swift"}
-"""Schemes whose paths are those of the files. Any other may be that of a mount table, such as ``viewfs`` and ``dbfs``."""
+"""Schemes whose paths are those of the files. Any other, such as ``viewfs`` and ``dbfs``, may have the paths of a mount table."""
 UNIQUE_FILE = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}[^/]*$", re.IGNORECASE)
 LOCATION_PROPERTIES = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
-"""Where a table may keep files outside its own location."""
+"""Properties by which a table may store files outside its location."""
 
 
 class Relation(StrEnum):
-    """Where a first location lies, seen from a second one."""
+    """Where one location lies relative to another."""
 
     SAME = "same"
     INSIDE = "inside"
@@ -53,8 +53,8 @@ class Relation(StrEnum):
 class Equalities:
     """What the owner of a table has decided about schemes and authorities.
 
-    :param schemes: such as ``{"s3a,s3n": "s3"}``: each name of a key means the value. Likewise ``authorities``, where two that
-        mean different values are known to be different.
+    :param schemes: such as ``{"s3a,s3n": "s3"}``: each name of a key means the value.
+    :param authorities: in the same form; two that mean different values are known to be different.
     """
 
     schemes: tuple[tuple[str, str], ...] = ()
@@ -82,13 +82,13 @@ def _meaning(pairs: Iterable[tuple[str, str]], name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class StoragePlace:
-    """A folder or a file in one spelling.
+    """A folder or a file in its canonical spelling.
 
     :param scheme: such as ``s3``; ``file`` also for a path without a scheme, which is local or in Hadoop's default file system.
     :param path: without a slash at the end, and empty for the root; of a local folder, its real path.
     :param is_mounted: the path may be that of a mount table.
-    :param decided: the owner has listed the authority, so it differs from each other one that is listed; ``scheme_decided``
-        likewise.
+    :param decided: the owner has listed the authority, so it differs from every other one that is listed.
+    :param scheme_decided: the same for the scheme.
     """
 
     scheme: str
@@ -104,7 +104,7 @@ class StoragePlace:
 
 
 def normalise(location: str) -> str:
-    """One spelling per place, without a slash at the end. A local path comes back without a scheme."""
+    """Return the canonical spelling of a place, without a slash at the end; of a local path without a scheme."""
     scheme, authority, path = _split(location)
     if scheme == "file":
         return path or "/"
@@ -140,9 +140,9 @@ def _split(location: str) -> tuple[str, str, str]:
 
 
 def storage_path(location: str, properties: Mapping[str, str]) -> tuple[str, str, str]:
-    """Return the scheme, the authority and the path as PyArrow's file systems take them, with every character of the path.
+    """Return the scheme, the authority and the path for PyArrow's file systems, with every character of the path.
 
-    PyIceberg takes a location for a URL, whose path ends at ``#`` or ``?``, so that it would open another file or folder.
+    PyIceberg treats a location as a URL, whose path ends at ``#`` or ``?``, and would open another file or folder.
     """
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
@@ -151,17 +151,17 @@ def storage_path(location: str, properties: Mapping[str, str]) -> tuple[str, str
 
 
 def is_inside(location: str, folder: str) -> bool:
-    """Whether a location is the folder or lies below it."""
+    """Return whether a location is the folder or lies below it."""
     return f"{normalise(location)}/".startswith(f"{normalise(folder).rstrip('/')}/")
 
 
 def relation_of(first: str, second: str) -> Relation | None:
-    """Return where the first lies, seen from the second; ``None`` if neither contains the other."""
+    """Return where the first lies relative to the second; ``None`` if neither contains the other."""
     return relation_of_places(place_of(first), place_of(second))
 
 
 def relation_of_places(first: StoragePlace, second: StoragePlace) -> Relation | None:
-    """Return where the first lies, seen from the second; ``None`` if neither contains the other."""
+    """Return where the first lies relative to the second; ``None`` if neither contains the other."""
     relation = _relation_of_paths(first.path, second.path)
     if (first.scheme, first.authority) == (second.scheme, second.authority):
         return relation
@@ -178,7 +178,7 @@ def _relation_of_paths(first: str, second: str) -> Relation | None:
 
 
 def _may_be_one_store(first: StoragePlace, second: StoragePlace) -> bool:
-    """Whether two file systems that are spelled differently may be the same one."""
+    """Return whether two file systems with different spellings may be the same one."""
     schemes, authorities = {first.scheme, second.scheme}, {first.authority, second.authority}
     if len(schemes) > 1 and first.scheme_decided and second.scheme_decided:
         return False
@@ -191,9 +191,9 @@ def _may_be_one_store(first: StoragePlace, second: StoragePlace) -> bool:
         local, other = (first, second) if first.scheme == "file" else (second, first)
         return not local.has_scheme and other.scheme in HADOOP
     if schemes == {"abfs"}:
-        # The account may be left out, where the container alone is named.
+        # The account may be left out: the container alone is then the host.
         return "@" not in min(authorities, key=len) and len({each.partition("@")[0] for each in authorities}) == 1
-    # A bucket has several protocols at some providers. Two buckets of one protocol are two.
+    # Some providers serve a bucket by several protocols. Two buckets of one protocol are different.
     return len(schemes) > 1 and not schemes & HADOOP and (len(authorities) == 1 or "" in authorities)
 
 
@@ -213,13 +213,13 @@ class Spelling:
 
 
 def parent(location: str) -> str:
-    """Return the folder that a file or a folder lies in; of a whole file system or bucket, itself."""
+    """Return the folder that contains a file or a folder; a whole file system or bucket contains itself."""
     location = location.rstrip("/")
     return location if TOP.fullmatch(location) else posixpath.dirname(location)
 
 
 def leads_elsewhere(folder: str, around: str) -> bool:
-    """Whether a local folder is reached through a symbolic link below the folder around it, so that it also has another path."""
+    """Return whether a local folder is reached through a symbolic link below ``around``, and therefore has another path, too."""
     place = place_of(around)
     below = normalise(folder).removeprefix(normalise(around))
     return place.scheme == "file" and place_of(folder).path != f"{place.path}{below}".rstrip("/")

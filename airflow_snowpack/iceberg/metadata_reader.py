@@ -1,12 +1,12 @@
-"""Reads the manifests of a table as it was loaded, each of them once, however many questions are answered from them.
+"""Reads each manifest of a loaded table once, however many questions are answered from it.
 
     >>> reader = MetadataReader(table)  # doctest: +SKIP
     >>> files = reader.files()  # doctest: +SKIP
     >>> len(files.data), sum(file.bytes for file in files.data)  # doctest: +SKIP
     (1284, 81604378)
 
-The invariant: metadata only. A manifest list or a manifest is opened once in the life of a reader (about 0.6 ms a manifest from a
-local disk), and a data file never. What is kept of a manifest is what plans need of its entries: bounds of columns are not.
+The invariant: metadata only. A reader opens a manifest list or a manifest once (about 0.6 ms a manifest from a local disk), and
+never a data file. It keeps what plans need of the entries, without the bounds of columns.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class MetadataReader:
     """The contents of the manifests of one table.
 
     :param table: as it was loaded; later commits are not seen.
-    :param keep_bytes: keep the manifests themselves in memory too, for PyIceberg's own scans of :attr:`scanned`.
+    :param keep_bytes: also keep the manifests themselves in memory, for PyIceberg's scans of :attr:`scanned`.
     :raises TableUnreadable: a branch or tag names a snapshot that the table does not have.
     """
 
@@ -109,10 +109,10 @@ class MetadataReader:
     def referenced_files(self, spelling: Callable[[str], str] = normalise) -> frozenset[str]:
         """Return every file that any snapshot of the table can still read.
 
-        :param spelling: returns a path in the spelling in which the files are compared.
+        These are metadata files, statistics, manifest lists, manifests, data and delete files; as for Iceberg's
+        ``remove_orphan_files``, not metadata files that have left the log (``write.metadata.previous-versions-max``).
 
-        These are metadata files, statistics, manifest lists, manifests, data and delete files. Metadata files that have fallen
-        out of the log (``write.metadata.previous-versions-max``) are not among them, as for Iceberg's ``remove_orphan_files``.
+        :param spelling: returns a path in the spelling in which the files are compared.
         """
         table, metadata = self.table, self.table.metadata
         manifests = self.manifests_of(metadata.snapshots)
@@ -129,7 +129,7 @@ class MetadataReader:
 
 
 class DeleteKind(StrEnum):
-    """How a delete file names the rows that are gone."""
+    """How a delete file names the deleted rows."""
 
     POSITION = "position"
     VECTOR = "vector"
@@ -140,7 +140,7 @@ class DeleteKind(StrEnum):
 class _LiveEntry:
     """A file of the current snapshot.
 
-    :param records: rows in the file, deleted ones included.
+    :param records: rows in the file, including deleted ones.
     :param partition: the values of its partition spec, transformed.
     :param sequence: the sequence number of its commit; deletes apply to data of their own age or older.
     """
@@ -167,27 +167,27 @@ class LiveFile(_LiveEntry):
 class LiveDelete(_LiveEntry):
     """A delete file that the current snapshot applies.
 
-    :param data_file: the only data file that it applies to; ``None`` when it may apply to several.
+    :param data_file: the only data file to which it applies; ``None`` if it may apply to several.
     """
 
     kind: DeleteKind
     data_file: str | None = None
 
     def applies_at(self, sequence: int) -> bool:
-        """Whether it is young enough for data of that sequence number."""
+        """Return whether it is new enough for data with this sequence number."""
         return self.sequence > sequence if self.kind is DeleteKind.EQUALITY else self.sequence >= sequence
 
 
 @dataclass(frozen=True)
 class TableFiles:
-    """What the current snapshot is made of."""
+    """The files of the current snapshot."""
 
     data: tuple[LiveFile, ...] = ()
     deletes: tuple[LiveDelete, ...] = ()
     manifests: tuple[ManifestFile, ...] = ()
 
     def deletes_of(self, file: LiveFile) -> tuple[LiveDelete, ...]:
-        """The delete files that a reader of this data file applies."""
+        """Return the delete files that a reader of this data file applies."""
         by_path, by_partition, everywhere = self._deletes
         candidates = (*by_path.get(file.path, ()), *by_partition.get(file.partition_key, ()), *everywhere)
         return tuple(delete for delete in candidates if delete.applies_at(file.sequence))
@@ -211,7 +211,7 @@ class TableFiles:
 def read_manifest_list(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
     """Return the manifests of a snapshot.
 
-    :raises ValueError: the manifest list is damaged: PyIceberg raises anything then, such as ``KeyError`` and ``zlib.error``.
+    :raises ValueError: the manifest list is damaged; PyIceberg raises anything then, even ``KeyError`` or ``zlib.error``.
     """
     try:
         return snapshot.manifests(io)
@@ -222,7 +222,7 @@ def read_manifest_list(snapshot: Snapshot, io: FileIO) -> list[ManifestFile]:
 
 
 def read_entries(manifest: ManifestFile, io: FileIO) -> tuple[LiveFile | LiveDelete, ...]:
-    """Open a manifest and return its live files; those of a data manifest are data files, the others delete files.
+    """Return the live files of a manifest: data files of a data manifest, delete files of any other.
 
     :raises OSError: the manifest cannot be opened.
     :raises ValueError: it is damaged.
@@ -230,7 +230,7 @@ def read_entries(manifest: ManifestFile, io: FileIO) -> tuple[LiveFile | LiveDel
     from pyiceberg.manifest import ManifestContent
 
     entries = read_blocks(io.new_input(manifest.manifest_path))
-    # Equal and not identical: in format version 1 the content is left out, and PyIceberg reads a bare 0.
+    # Equal, not identical: format version 1 leaves the content out, and PyIceberg reads a bare 0.
     if manifest.content == ManifestContent.DATA:
         return tuple(LiveFile(*place) for place, _ in _live(manifest, DATA_READER.rows(entries)))
     found = list[LiveDelete]()
@@ -244,20 +244,19 @@ def read_entries(manifest: ManifestFile, io: FileIO) -> tuple[LiveFile | LiveDel
 def _live(manifest: ManifestFile, rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Place, tuple[Any, ...]]]:
     for status, sequence, path, size, records, partition, *rest in rows:
         if status != DELETED:
-            # Added entries leave it out and have the manifest's (Iceberg specification, sequence number inheritance).
+            # Added entries leave it out and inherit the manifest's (Iceberg specification, sequence number inheritance).
             sequence = (manifest.sequence_number or 0) if sequence is None else sequence
             yield (path, size, records, manifest.partition_spec_id, partition, sequence), tuple(rest)
 
 
 def kind_of(content: int, file_format: str) -> DeleteKind:
-    """Return the kind of a delete file."""
     if content == EQUALITY_DELETES:
         return DeleteKind.EQUALITY
     return DeleteKind.VECTOR if file_format.upper() == "PUFFIN" else DeleteKind.POSITION
 
 
 def only_data_file(referenced: str | None, lower: list[tuple[int, bytes]] | None, upper: Any) -> str | None:
-    """Return the one data file of a position-delete file: by its own field, or because its lower and upper path are equal."""
+    """Return the only data file of a position-delete file: by its field, or because its lower and upper path are equal."""
     if referenced:
         return referenced
     lowest, highest = (dict(bounds or ()).get(DELETE_PATH_FIELD) for bounds in (lower, upper))
@@ -265,7 +264,7 @@ def only_data_file(referenced: str | None, lower: list[tuple[int, bytes]] | None
 
 
 def partition_label(table: Table, key: PartitionKey) -> str:
-    """A partition for people: ``"month=3/carrier=UA"``, or ``""`` without partitions."""
+    """Format a partition for people: ``"month=3/carrier=UA"``, or ``""`` without partitions."""
     from pyiceberg.typedef import Record
 
     spec_id, values = key

@@ -1,4 +1,4 @@
-"""Names of tables: checked once here, quoted wherever they meet SQL.
+"""Names of tables: validated once here, quoted wherever they meet SQL.
 
     >>> name = TableName.parse("analytics.page_views", catalog="lake")
     >>> name.database, name.table, str(name)
@@ -6,8 +6,7 @@
     >>> name.quoted
     '`lake`.`analytics`.`page_views`'
 
-The invariant: a :class:`TableName` that exists holds only levels that match ``[A-Za-z_][A-Za-z0-9_-]*``, so nothing
-that it is put into can be escaped from.
+The invariant: each level of a :class:`TableName` matches ``[A-Za-z_][A-Za-z0-9_-]*``, so none can escape from quotes.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ class TableName:
     :param catalog: the catalog's name, one level.
     :param database: the namespace, one level or several joined by dots.
     :param table: the table's own name, one level.
-    :param catalog_id: which catalog it is: :attr:`CatalogConfig.catalog_id`, whatever the catalog is called; empty where one
-        catalog is all that there is.
+    :param catalog_id: the catalog's identity, whatever its name: :attr:`CatalogConfig.catalog_id`; empty if there is only one.
     :raises InvalidTableName: a level is empty, too long or has a character that is not allowed.
     """
 
@@ -47,7 +45,7 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str, *, catalog: str, catalog_id: str = "") -> TableName:
-        """Read ``database.table``, or more levels; the last one is the table.
+        """Parse ``database.table``, or more levels; the last one is the table.
 
         :raises InvalidTableName: there are fewer than two levels, or one of them is not allowed.
         """
@@ -78,7 +76,7 @@ class TableName:
 
     @property
     def lock_key(self) -> str:
-        """What a lock on this table is stored under: two names of one catalog share it, and two catalogs of one name do not."""
+        """The key of a lock on this table: names of one catalog share it, and two catalogs with one name do not."""
         return f"{self.catalog_id}:{self.dotted}" if self.catalog_id else str(self)
 
     def __str__(self) -> str:

@@ -3,10 +3,10 @@
     >>> conflicts = location_conflicts(catalog, name)  # doctest: +SKIP
     >>> orphans = [] if conflicts else find_orphans(table, older_than=utc_now() - timedelta(days=3))  # doctest: +SKIP
 
-The invariant: what one table does not know may belong to another one. Iceberg's ``remove_orphan_files`` takes every file below
-the location that this table does not name, live files of a table that shares or nests in the location too, so it must not run
+The invariant: what one table does not name may belong to another one. Iceberg's ``remove_orphan_files`` removes every file below
+the location that this table does not name, including live files of a table that shares or nests in the location. It must not run
 where :func:`~airflow_snowpack.iceberg.foreign_files.location_conflicts` finds anything. A file younger than the cut-off may
-belong to a commit that is still on its way.
+belong to a commit in progress.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WITHOUT_AUTHORITY = ("hdfs", "viewfs")
 class StoredFile:
     """A file as the storage has it.
 
-    :param modified_at: ``None``: the storage does not know.
+    :param modified_at: ``None`` if the storage does not report it.
     """
 
     path: str
@@ -50,7 +50,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class StorageListing:
-    """How many files a table's storage has, and which are orphans: old enough, and named by no metadata."""
+    """How many files a table's storage has, and which of them are orphans: old enough, and named by no metadata."""
 
     files: int
     orphans: tuple[StoredFile, ...]
@@ -64,17 +64,17 @@ def find_orphans(
 
 
 def list_storage(reader: MetadataReader, *, older_than: datetime, location: str | None = None) -> StorageListing:
-    """List the files below a table's location, and what ``remove_orphan_files`` would remove of them; nothing is deleted here.
+    """List the files below a table's location, and which of them ``remove_orphan_files`` would remove; nothing is deleted.
 
     :param older_than: only files that were last modified before.
-    :param location: a folder inside the table's location; without it, all of that.
+    :param location: a folder inside the table's location; ``None`` for all of it.
     :raises LocationOutsideTable: the folder is not inside the table's location.
     """
     table = reader.table
     root = location or table.location()
     if not is_inside(root, table.location()):
         raise LocationOutsideTable(root, ".".join(table.name()), table.location())
-    # The listing comes first: a file that is committed in between is then known to the metadata.
+    # The listing comes first: the metadata then names a file that is committed in between.
     files = list(_files_below(table, root))
     old = [file for file in files if file.modified_at is not None and file.modified_at < older_than]
     known = reader.referenced_files() if old else frozenset()
@@ -82,11 +82,11 @@ def list_storage(reader: MetadataReader, *, older_than: datetime, location: str 
 
 
 def stat_files(table: Table, paths: Sequence[str]) -> list[StoredFile | None]:
-    """Read the size and the modification time of files; ``None`` for a path where there is no file.
+    """Read the size and the modification time of files; ``None`` for a path without a file.
 
-    The modification time of a key with an empty part, such as ``data//1.parquet``, is not known: PyArrow cannot read it.
+    The modification time of a key with an empty part, such as ``data//1.parquet``, is unknown: PyArrow cannot read it.
 
-    :param paths: as the storage has them, in the table's own storage; every character in them is taken as it is.
+    :param paths: in the table's own storage; every character in them is literal.
     :raises OSError: the storage does not answer.
     """
     from pyarrow import ArrowInvalid
@@ -108,7 +108,7 @@ def stat_files(table: Table, paths: Sequence[str]) -> list[StoredFile | None]:
 
 
 def inner_path(scheme: str, path: str) -> str:
-    """Return a path as PyArrow takes it, without decoding it: ``#`` and ``?`` are part of a name."""
+    """Return a path for PyArrow without decoding it: ``#`` and ``?`` are part of a name."""
     rest = SCHEME.sub("", path, count=1)
     if not rest.startswith("//"):
         return rest
@@ -117,11 +117,11 @@ def inner_path(scheme: str, path: str) -> str:
 
 
 def _files_below(table: Table, root: str) -> Iterator[StoredFile]:
-    """The files that Iceberg would look at: none that is hidden, or in a hidden folder, by a leading ``_`` or ``.``."""
+    """Yield the files that Iceberg would list: neither hidden nor in a hidden folder, by a leading ``_`` or ``.``."""
     from pyarrow.fs import FileSelector, FileType
 
     scheme, authority, path = storage_path(root, table.io.properties)
-    # PyArrow's paths have no scheme, and those of HDFS no authority either.
+    # PyArrow's paths have no scheme, and those of HDFS no authority.
     prefix = root[: len(root) - len(path)] if root.endswith(path) else ""
     shown = {f"{field.name}=" for spec in table.specs().values() for field in spec.fields if field.name.startswith(("_", "."))}
     selector = FileSelector(path, recursive=True, allow_not_found=True)
@@ -133,7 +133,7 @@ def _files_below(table: Table, root: str) -> Iterator[StoredFile]:
 
 
 def _stored(path: str, info: FileInfo) -> StoredFile:
-    # A storage without modification times has none, or the epoch.
+    # A storage without modification times reports none, or the epoch.
     moment = datetime.fromtimestamp(info.mtime_ns / 1e9, tz=UTC) if info.mtime_ns else None
     return StoredFile(path, info.size, moment)
 

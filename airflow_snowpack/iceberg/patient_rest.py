@@ -1,4 +1,4 @@
-"""A REST catalog whose requests end: PyIceberg gives them no time limit, so that a silent server would keep its caller for ever.
+"""A REST catalog whose requests end: PyIceberg gives them no time limit, and a silent server would block its caller for ever.
 
 The limit is for the connection and then for each wait for data from the server, as ``requests`` counts it.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PatientAdapter(HTTPAdapter):
-    """Sends what comes without a limit with its own."""
+    """Sends requests without a limit with the adapter's own."""
 
     def __init__(self, limit_seconds: float) -> None:
         super().__init__()
@@ -29,14 +29,14 @@ class PatientAdapter(HTTPAdapter):
 
 
 class PatientRestCatalog(GuardedRestCatalog):
-    """A REST catalog with a limit for each request; that for its token included, and those that are signed for AWS excluded."""
+    """A REST catalog with a limit for each request, including that for its token, but not those that are signed for AWS."""
 
     def __init__(self, name: str, limit: timedelta, **properties: str) -> None:
         self._limit = limit.total_seconds()
         super().__init__(name, **properties)
 
     def _config_headers(self, session: Session) -> None:
-        # The first that PyIceberg does with each of its sessions, and before it requests a token.
+        # PyIceberg does this first with each of its sessions, before it requests a token.
         for scheme in ("https://", "http://"):
             session.mount(scheme, PatientAdapter(self._limit))
         super()._config_headers(session)

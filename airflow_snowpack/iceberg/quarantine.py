@@ -1,4 +1,4 @@
-"""Take files of a table away so that they can be restored.
+"""Quarantine: removes files of a table in a way that can be undone.
 
     means = means_of(table.location(), table.io.properties, may_copy=False)
     quarantine = open_quarantine(means, table.location(), table.io.properties, removal_id)
@@ -8,8 +8,8 @@
 Local files and files of HDFS are renamed into a folder beside the table's location. In an S3 bucket with versioning, a delete
 marker hides an object. Elsewhere, only a copy is possible.
 
-The invariant: a file is in one of its two places at every moment, in both only while it is linked or copied, and its own path is
-all that is needed to find it. So each step can be repeated after a kill at any point. Nothing is ever overwritten.
+The invariant: a file is in one of its two places at every moment, in both only while it is linked or copied, and its path is
+enough to find it. Each step can therefore be repeated after a kill at any point. Nothing is ever overwritten.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.orphans import StoredFile
 
 FOLDER = "_snowpack_quarantine"
-"""Its name begins with ``_``, so that Iceberg does not list it."""
+"""Iceberg does not list it, since its name begins with ``_``."""
 MOVED_CHEAPLY = frozenset({"file", "hdfs"})
 CLOCK_PRECISION = timedelta(seconds=1)
-"""A listing of S3 has more digits of a time than the object's own headers."""
+"""A listing of S3 has times with more digits than the object's headers."""
 CHUNK = 1 << 20
 MOST_MARKERS = 100
 OTHER_ACCESS = tuple(
     f"{kind}.{name}" for kind in ("s3", "client") for name in ("role-arn", "profile-name", "signer", "anonymous", "proxy-uri")
 )
-"""Properties by which PyIceberg reaches a bucket in a way that this module does not."""
+"""Properties by which PyIceberg reaches a bucket, but this module cannot."""
 
 
 class Means(StrEnum):
@@ -57,7 +57,7 @@ class Means(StrEnum):
 
 
 def scheme_of(location: str) -> str:
-    """Return the scheme of a location in lower case, one for each store; ``file`` for a path."""
+    """Return the scheme of a location in lower case, the same for each name of a store; ``file`` for a path."""
     match = SCHEME.fullmatch(location)
     scheme = match["scheme"].lower() if match else "file"
     return ONE_STORE.get(scheme, scheme)
@@ -74,7 +74,7 @@ def is_moved_cheaply(location: str) -> bool:
 
 
 def quarantine_folder(location: str) -> str:
-    """Return the folder beside a table's location that has the quarantines of its removals.
+    """Return the folder beside a table's location that contains the quarantines of its removals.
 
     :raises QuarantineNotPossible: nothing can lie beside the location.
     """
@@ -85,10 +85,10 @@ def quarantine_folder(location: str) -> str:
 
 
 def means_of(location: str, properties: Mapping[str, str], *, may_copy: bool) -> Means:
-    """Return how files below a location are taken away: the cheapest way that can be undone.
+    """Return how files below a location are quarantined: the cheapest way that can be undone.
 
     :param properties: of the table's file access.
-    :param may_copy: copy the files where nothing cheaper is possible.
+    :param may_copy: copy the files if nothing cheaper is possible.
     :raises QuarantineNotPossible: nothing cheaper is possible, and they may not be copied.
     """
     folder, scheme = quarantine_folder(location), scheme_of(location)
@@ -111,7 +111,7 @@ def open_quarantine(means: Means, location: str, properties: Mapping[str, str], 
     """Return the quarantine of one removal.
 
     :param means: as :func:`means_of` returned it when the removal was planned.
-    :param location: of the table, then.
+    :param location: of the table at that time.
     """
     scheme, kept = scheme_of(location), f"{quarantine_folder(location)}/{removal_id}"
     if means is Means.DELETE_MARKER:
@@ -122,7 +122,7 @@ def open_quarantine(means: Means, location: str, properties: Mapping[str, str], 
 
 
 class NotTaken(Exception):
-    """The file stays where it is, also if this is repeated; the text has the reason."""
+    """The file must stay where it is, even if this is retried; the text has the reason."""
 
 
 class Quarantine(ABC):
@@ -130,23 +130,23 @@ class Quarantine(ABC):
 
     @abstractmethod
     def take(self, file: StoredFile) -> None:
-        """Take a file away.
+        """Move a file into quarantine.
 
         :raises NotTaken: it must stay.
         :raises FileNotFoundError: there is none.
-        :raises OSError: it could not be taken away, and is where it was.
+        :raises OSError: it could not be moved, and is where it was.
         """
 
     @abstractmethod
     def holds(self, file: StoredFile) -> bool:
         """Return whether the file is in quarantine.
 
-        :raises OSError: this is not known here.
+        :raises OSError: this cannot be determined here.
         """
 
     @abstractmethod
     def restore(self, file: StoredFile) -> bool:
-        """Return a file to its place, and whether it was in quarantine. One that is in its place already is left alone.
+        """Restore a file to its place unless it is there already; return whether it was in quarantine.
 
         :raises FileExistsError: another file is in its place.
         :raises FileNotFoundError: it is in neither place.
@@ -154,17 +154,17 @@ class Quarantine(ABC):
         """
 
     def purge(self, file: StoredFile) -> None:  # noqa: B027 - not every storage has something to delete
-        """Delete a file for good, unless the rules of the storage do so."""
+        """Delete a file permanently, unless the rules of the storage do so."""
 
     def close(self) -> None:  # noqa: B027
-        """Delete the folders of the quarantine that are empty."""
+        """Delete the empty folders of the quarantine."""
 
 
 @dataclass(frozen=True)
 class RenamedFiles(Quarantine):
     """Local files that are renamed within one file system, with their modification times.
 
-    :param root: the table's location, as a path; ``folder`` likewise that of the quarantine.
+    :param root, folder: the table's location and that of the quarantine, as paths.
     """
 
     root: str
@@ -196,7 +196,7 @@ class RenamedFiles(Quarantine):
             raise FileNotFoundError(f"{path!r} is in neither place")
         os.makedirs(os.path.dirname(path), exist_ok=True)
         try:
-            os.link(kept, path, follow_symlinks=False)  # which fails if there is a file by now, as a rename does not
+            os.link(kept, path, follow_symlinks=False)  # unlike a rename, this fails if there is a file by now
         except FileExistsError:
             if not os.path.samestat(os.lstat(kept), os.lstat(path)):
                 raise
@@ -225,8 +225,8 @@ class RenamedFiles(Quarantine):
 class ArrowFiles(Quarantine):
     """Files of any storage that PyArrow reaches, which are renamed or copied.
 
-    :param location: of the table; ``folder`` likewise that of the quarantine.
-    :param copies: copy a file, and delete the first one after the copy is complete.
+    :param location, folder: the table's location and that of the quarantine.
+    :param copies: copy a file, and delete the original after the copy is complete.
     """
 
     location: str
@@ -286,7 +286,7 @@ class ArrowFiles(Quarantine):
         if not self.copies:
             files.move(source, target)
             return
-        # An object appears as a whole. A copy of a file is complete when it gets its name; Iceberg does not list the first one.
+        # An object appears as a whole. A copied file gets its name when it is complete; Iceberg does not list the partial one.
         part = f"{parent}/.{posixpath.basename(target)}.part" if scheme_of(self.location) in MOVED_CHEAPLY else target
         files.copy_file(source, part)
         copied, first = files.get_file_info([part, source])
@@ -347,21 +347,21 @@ class VersionedBucket(Quarantine):
                 if not _is_version_of(file, version):
                     raise FileExistsError(f"{file.path!r} was written again")
                 return removed > 0
-            # A deletion whose response was lost and that was repeated has left a second marker. A version that was written
-            # just before the deletion is shown again, too.
+            # A retried deletion whose first response was lost has left a second marker. A version that was written just before
+            # the deletion becomes visible again, too.
             with _as_os_errors():
                 self._client.delete_object(Bucket=bucket, Key=key, VersionId=marker["VersionId"])
         raise OSError(f"{file.path!r} is still hidden after {MOST_MARKERS} delete markers were removed")
 
     def _latest(self, file: StoredFile) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
-        """Return the delete marker that hides the object, if one does, and the newest version of the object."""
+        """Return the delete marker that hides the object, if any, and the newest version of the object."""
         bucket, key = self._split(file)
         with _as_os_errors():
             pages = self._client.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=key)
             for page in pages:
                 markers = [each for each in page.get("DeleteMarkers", ()) if each["Key"] == key and each["IsLatest"]]
                 versions = [each for each in page.get("Versions", ()) if each["Key"] == key]
-                # The first key with a prefix is the prefix itself, and its versions come newest first.
+                # The first key with a prefix is the prefix itself; its versions come newest first.
                 return (markers[0] if markers else None), (versions[0] if versions else None)
         return None, None
 
@@ -385,7 +385,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _not_renamed(location: str, folder: str) -> str | None:
-    """Return why a local file cannot be renamed from the location into the folder; ``None``: it can."""
+    """Return why a local file cannot be renamed from the location into the folder; ``None`` if it can."""
     parent = os.path.dirname(folder)
     try:
         if os.path.islink(folder):
@@ -397,7 +397,7 @@ def _not_renamed(location: str, folder: str) -> str | None:
 
 
 def _not_versioned(location: str, properties: Mapping[str, str]) -> str | None:
-    """Return why a bucket would lose what is deleted in it; ``None``: it keeps versions."""
+    """Return why a bucket would lose what is deleted in it; ``None`` if it keeps versions."""
     try:
         import botocore  # noqa: F401
     except ImportError:
@@ -435,7 +435,7 @@ def _s3_client(properties: Mapping[str, str]) -> Any:
 
 @contextmanager
 def _as_os_errors() -> Iterator[None]:
-    """Raise botocore's errors of a failing storage or network as ``OSError``."""
+    """Raise botocore's storage and network errors as ``OSError``."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

@@ -1,4 +1,4 @@
-"""A table's file access that reads each file once, for scans that PyIceberg plans again and again from the same manifests.
+"""A table's file access that reads each file once, for PyIceberg's repeated scans of the same manifests.
 
     >>> io = ReadOnce(table.io)  # doctest: +SKIP
 

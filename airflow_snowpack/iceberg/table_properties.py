@@ -1,4 +1,4 @@
-"""Reads Iceberg's own table properties, by which a table's owner sets retention, file sizes and the like.
+"""Reads Iceberg's table properties, by which a table's owner sets retention, file sizes and the like.
 
     >>> value_of({"history.expire.min-snapshots-to-keep": "50"}, MIN_SNAPSHOTS)
     50
@@ -7,8 +7,8 @@
     >>> problem_of({"history.expire.min-snapshots-to-keep": "many"}, MIN_SNAPSHOTS)
     'it must be a whole number from 1 to 2147483647'
 
-The invariant: a property may have any text, so reading one never raises. What cannot be used has a problem, and then the default
-holds; except that a table whose retention cannot be read keeps all of its snapshots, and Iceberg itself refuses to expire them.
+The invariant: a property may have any text, so reading one never raises. An unusable value has a problem, and the default
+applies; but a table whose retention cannot be read keeps all of its snapshots, and Iceberg itself refuses to expire them.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ MANIFEST_TARGET = "commit.manifest.target-size-bytes"
 MANIFEST_MERGE, MERGED_FROM = "commit.manifest-merge.enabled", "commit.manifest.min-count-to-merge"
 DELETE_GRANULARITY, DISTRIBUTION_MODE = "write.delete.granularity", "write.distribution-mode"
 SORT_ORDER = "sort-order"
-"""Spark's reserved name for the table's sort order, which is no property of its metadata."""
+"""Spark's reserved name for the table's sort order, which is not a property in its metadata."""
 INTERIM, STORE, TIME_ZONES = "snowpack.interim", "snowpack.store", "snowpack.time-zones"
-"""The marks of an interim table: that it is one, the id of the store that has it, and the time zones of its columns as JSON."""
+"""The marks of an interim table: that it is one, the id of its store, and the time zones of its columns as JSON."""
 
 INT, LONG = 2**31 - 1, 2**63 - 1
 LARGEST_TARGET = 2**62
-"""Iceberg derives the largest good size from the target, 180 % of it, and that must be below :data:`LONG`."""
+"""Iceberg derives the largest good size, 180 % of the target, which must be below :data:`LONG`."""
 LONGEST_AGE = timedelta(days=36_500)
-"""No snapshot is older, so it is as good as any longer age."""
+"""No snapshot is older: any longer age means the same."""
 DEFAULTS: Mapping[str, Any] = {
     MAX_SNAPSHOT_AGE: timedelta(days=5) // timedelta(milliseconds=1),
     MIN_SNAPSHOTS: 3,
@@ -50,12 +50,12 @@ DEFAULTS: Mapping[str, Any] = {
     MERGED_FROM: 100,
     DELETE_GRANULARITY: "file",
 }
-"""What holds without the property: Iceberg's defaults for Spark, except that we keep three snapshots, and Iceberg one."""
+"""The values without the property: Iceberg's defaults for Spark, but three snapshots are kept, not one."""
 NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def is_number(text: str, most: int = LONG) -> bool:
-    """Whether Java reads the text as a whole number of a type, whose largest value is given."""
+    """Return whether Java reads the text as a whole number of a type with this largest value."""
     return NUMBER.fullmatch(text) is not None and -most - 1 <= int(text) <= most
 
 
@@ -93,7 +93,7 @@ READERS: Mapping[str, Callable[[str], Any]] = {
 
 
 def value_of(properties: Mapping[str, str], name: str) -> Any:
-    """Return the value of a property; its default, if it has one, if the table does not set it or it cannot be used."""
+    """Return the value of a property; its default, if any, if the table does not set it or it cannot be used."""
     try:
         return READERS[name](str(properties[name]))
     except (KeyError, ValueError):
@@ -101,12 +101,11 @@ def value_of(properties: Mapping[str, str], name: str) -> Any:
 
 
 def age_of(milliseconds: int) -> timedelta:
-    """Return an age that a property or a branch sets."""
     return timedelta(milliseconds=min(milliseconds, LONGEST_AGE // timedelta(milliseconds=1)))
 
 
 def problem_of(properties: Mapping[str, str], name: str) -> str | None:
-    """Return why a property cannot be used, as a part of a sentence; ``None`` if it can, or is not set."""
+    """Return why a property cannot be used, as part of a sentence; ``None`` if it can, or is not set."""
     if name not in properties:
         return None
     try:
@@ -117,25 +116,25 @@ def problem_of(properties: Mapping[str, str], name: str) -> str | None:
 
 
 def allows_deletes(properties: Mapping[str, str]) -> bool:
-    """Whether Iceberg deletes files of the table. Like Iceberg, it takes anything but "true" for "false"."""
+    """Return whether Iceberg deletes files of the table. As in Iceberg, anything but "true" is "false"."""
     return str(properties.get(GC_ENABLED, "true")).lower() == "true"
 
 
 def keeps_all_snapshots(properties: Mapping[str, str]) -> bool:
-    """Whether no snapshot of the table expires: it may lose no files, or its retention cannot be read."""
+    """Return whether no snapshot of the table expires: it may not lose files, or its retention cannot be read."""
     return not allows_deletes(properties) or any(problem_of(properties, name) for name in RETENTION)
 
 
 def retention_of(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that set how long snapshots stay, as they are."""
+    """Return the properties that set how long snapshots are kept."""
     return {name: str(properties[name]) for name in RETENTION if name in properties}
 
 
 def owner_properties(table: Table) -> dict[str, str]:
-    """Return the properties of the table, with its sort order if it has one, under the name that Spark shows it by."""
+    """Return the properties of the table, with its sort order, if any, under Spark's name for it."""
     properties, metadata = dict(table.properties), table.metadata
     properties.pop(SORT_ORDER, None)
-    order = metadata.sort_order_by_id(metadata.default_sort_order_id)  # some writers leave the order 0 out, which is none
+    order = metadata.sort_order_by_id(metadata.default_sort_order_id)  # some writers leave out the order 0, which means none
     if order is not None and not order.is_unsorted:
         schema = table.schema()
         columns = (schema.find_column_name(field.source_id) or "?" for field in order.fields)

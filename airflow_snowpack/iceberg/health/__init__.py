@@ -1,10 +1,10 @@
-"""How a table is doing, and where: small files, deletes, manifests and snapshots, down to the partition.
+"""The health of a table: small files, deletes, manifests and snapshots, down to the partition.
 
     health = read_health(table, now=utc_now())
     health.small_files, health.partitions[0].label, health.partitions[0].small_files    # (847, 'month=7', 93)
     score(health).total                                                                 # 61
 
-The invariant: metadata only, without Spark. No data file is opened and no storage is listed, so orphan files are no part of it.
+The invariant: metadata only, without Spark. No data file is opened and no storage is listed, so health excludes orphan files.
 """
 
 import lazy_loader

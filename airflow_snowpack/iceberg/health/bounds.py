@@ -1,4 +1,4 @@
-"""What counts as a small file, a large file and too many deletes."""
+"""What counts as a small file, a large file and many deletes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_SIZE_SHARE = 1.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthBounds:
-    """The bounds that health is read with. Health that was read with other bounds is read again.
+    """The bounds with which health is read. Health that was read with other bounds is read again.
 
     They have the names and the defaults of the options of ``rewrite_data_files``.
 
@@ -42,13 +42,13 @@ class HealthBounds:
 
     @classmethod
     def of_table(cls, properties: Mapping[str, str]) -> HealthBounds:
-        """Return the bounds of a table without a policy: those of its target size."""
+        """Return the bounds of a table without a policy, from its target size."""
         return cls(target_file_size_bytes=value_of(properties, FILE_TARGET))
 
     def removable(self, counts: FileCounts, partitions: int = 1) -> int:
-        """Return how many small files would be gone if those of each partition were merged.
+        """Return how many small files would disappear if those of each partition were merged.
 
-        :param partitions: how many partitions the counts are the sum of.
+        :param partitions: how many partitions the counts sum up.
         """
         merged = -(-counts.small_bytes // self.target_file_size_bytes)
         return max(counts.small_files - max(merged, min(partitions, counts.small_files)), 0)
@@ -58,22 +58,22 @@ class HealthBounds:
         return self.removable(counts) + counts.large_files + counts.with_deletes_files + counts.delete_files
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; ``HealthBounds(**values)`` gives equal bounds."""
+        """Return JSON values; ``HealthBounds(**values)`` gives equal bounds."""
         return asdict(self)
 
 
 def good_sizes(target: int, low: int = 0, high: int = 0) -> tuple[int, int]:
-    """Return the sizes below and above which a file is rewritten: Iceberg's shares of the target instead of 0."""
+    """Return the sizes below and above which a file is rewritten; 0 means Iceberg's share of the target."""
     return low or int(target * MIN_SIZE_SHARE), high or int(target * MAX_SIZE_SHARE)
 
 
 def manifest_target(properties: Mapping[str, str]) -> int:
-    """Return the size of a good manifest by the table's property."""
+    """Return the size of a good manifest, from the table's property."""
     size: int = value_of(properties, MANIFEST_TARGET)
     return size
 
 
 def delete_target(properties: Mapping[str, str]) -> int:
-    """Return the size of a good delete file by the table's property."""
+    """Return the size of a good delete file, from the table's property."""
     size: int = value_of(properties, DELETE_TARGET)
     return size

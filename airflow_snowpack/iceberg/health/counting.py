@@ -5,7 +5,7 @@
     for manifest, file in data_manifests: counting.add_data(manifest, file)
     counting.partitions()
 
-The invariant: the memory that this takes depends on the number of partitions and of delete files, not on that of data files.
+The invariant: memory depends on the number of partitions and of delete files, not of data files.
 """
 
 from __future__ import annotations
@@ -62,15 +62,16 @@ SMALL, LARGE, WITH_DELETES = PLACES["small_files"], PLACES["large_files"], PLACE
 POSITIONS, EQUALITIES, VECTORS = (PLACES[name] for name in ("position_delete_files", "equality_delete_files", "deletion_vectors"))
 DELETE_BYTES = PLACES["delete_bytes"]
 NEWEST, DATA_MANIFESTS, DELETE_MANIFESTS, OWN_DELETES = range(len(COUNTS), len(COUNTS) + 4)
-"""The places after the counts: when the newest file was committed, in milliseconds (0 when that is not known), in how many
-manifests files are, and how many data files have delete files of their own."""
+"""The positions after the counts: when the newest file was committed, in milliseconds (0 if unknown), how many manifests have
+files, and how many data files have delete files that apply only to them.
+"""
 EMPTY = (0,) * (OWN_DELETES + 1)
 
 
 class Counting:
     """The counts of a snapshot's files. Delete manifests come first.
 
-    :param committed_ms: when each snapshot of a writer was committed, by its id; snapshots that only rewrote files are not in it.
+    :param committed_ms: when each snapshot of a writer was committed, by its id, without snapshots that only rewrote files.
     """
 
     def __init__(self, bounds: HealthBounds, committed_ms: Mapping[int, int]) -> None:
@@ -83,7 +84,6 @@ class Counting:
         self.deleted_positions = self.deleted_equalities = 0
 
     def add_deletes(self, manifest: ManifestFile, file: AvroBlocks) -> None:
-        """Count the live entries of a delete manifest."""
         self.count_deletes(manifest, DELETE_READER.rows(file))
 
     def count_deletes(self, manifest: ManifestFile, rows: Iterable[tuple[Any, ...]]) -> None:
@@ -101,7 +101,7 @@ class Counting:
                 counts[DELETE_MANIFESTS] += 1
             committed_ms = self._committed_ms.get(snapshot_id or added_by, 0)
             counts[NEWEST] = max(counts[NEWEST], committed_ms)
-            # Added entries leave it out and have the manifest's (Iceberg specification, sequence number inheritance).
+            # Added entries leave it out and inherit the manifest's (Iceberg specification, sequence number inheritance).
             sequence = (manifest.sequence_number or 0) if sequence is None else sequence
             if content == EQUALITY_DELETES:
                 counts[EQUALITIES] += 1
@@ -120,7 +120,6 @@ class Counting:
                 index.add_for_partition(key, sequence, equality=False)
 
     def add_data(self, manifest: ManifestFile, file: AvroBlocks) -> None:
-        """Count the live entries of a data manifest."""
         reader = DATA_READER if self._deletes is None else MATCHED_DATA_READER
         self.count_data(manifest, reader.rows(file))
 
@@ -161,13 +160,13 @@ class Counting:
                 counts[NEWEST] = newest
 
     def partitions(self) -> Iterator[tuple[PartitionKey, list[int]]]:
-        """Return the counts of each partition, in the order of :data:`COUNTS`, and what follows them."""
+        """Yield the counts of each partition, in the order of :data:`COUNTS`, and what follows them."""
         for spec_id, partitions in self._specs.items():
             for values, counts in partitions.items():
                 yield (spec_id, values), counts
 
     def file_sizes(self) -> tuple[int, ...]:
-        """Return the histogram that ``TableHealth.file_sizes`` has."""
+        """Return the histogram for ``TableHealth.file_sizes``."""
         used = max((place + 1 for place, count in enumerate(self._sizes) if count), default=0)
         return tuple(self._sizes[:used])
 
@@ -183,7 +182,6 @@ def _counts_of(values: tuple[Any, ...], partitions: dict[tuple[Any, ...], list[i
 
 
 def total(counts: Iterable[list[int]]) -> FileCounts:
-    """Return the sum of some partitions."""
     sums = list(EMPTY)
     for each in counts:
         sums = list(map(add, sums, each))

@@ -1,7 +1,7 @@
-"""Which data files have many deletes, found without keeping either kind of file in memory.
+"""Finds the data files that have many deletes, without keeping either kind of file in memory.
 
 The rules of matching are those of Iceberg's scan planning: position deletes apply to data of their own commit or older, equality
-deletes to older data only. What is kept of a delete file is a few numbers; a data file is matched when its entry is read.
+deletes only to older data. A few numbers of each delete file are kept; a data file is matched when its entry is read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
 
 RECORDS_BITS = 44
-"""Of a number that holds how many delete files a data file has, and below them how many rows they delete."""
+"""The low bits of a number, for how many rows of a data file are deleted; the bits above are its number of delete files."""
 RECORDS_MASK = (1 << RECORDS_BITS) - 1
 
 
@@ -31,7 +31,7 @@ class DeleteIndex:
         self._threshold = bounds.delete_file_threshold
         self._ratio = bounds.delete_ratio_threshold
         self._partitions: set[PartitionKey] = set()
-        # By the hash of the path, which is 64 bits: a million paths share one with a probability of 3 in 100 million.
+        # By the 64-bit hash of the path: among a million paths, two share one with a probability of 3 in 100 million.
         self._by_path: dict[int, int] = {}
         self._positions: dict[PartitionKey, array[int]] = {}
         self._equalities: dict[PartitionKey, array[int]] = {}
@@ -39,7 +39,7 @@ class DeleteIndex:
         self._is_sorted = False
 
     def add_for_file(self, path: str, key: PartitionKey, records: int) -> None:
-        """Add a deletion vector, or a position-delete file, that applies to this data file alone."""
+        """Add a deletion vector, or a position-delete file, that applies only to this data file."""
         self._partitions.add(key)
         place = hash(path)
         self._by_path[place] = self._by_path.get(place, 0) + (1 << RECORDS_BITS) + records
@@ -63,15 +63,15 @@ class DeleteIndex:
 
     @property
     def named(self) -> Collection[int]:
-        """The hashes of the paths of data files that have a delete file of their own."""
+        """Return the hashes of the paths of data files to which a delete file applies alone."""
         return self._by_path.keys()
 
     def is_concerned(self, key: PartitionKey) -> bool:
-        """Whether data files of the partition can have deletes; those of other partitions need not be matched."""
+        """Return whether data files of the partition can have deletes; those of other partitions need not be matched."""
         return bool(self._everywhere) or key in self._partitions or self._threshold <= 0
 
     def has_many(self, path: str, key: PartitionKey, sequence: int, records: int) -> bool:
-        """Whether a data file has so many deletes that it should be rewritten. All delete files have been added before.
+        """Return whether a data file has so many deletes that it should be rewritten. Add all delete files first.
 
         :param sequence: the sequence number of the data file.
         :param records: how many rows it has.
@@ -87,7 +87,7 @@ class DeleteIndex:
                 files += len(equalities) - bisect_right(equalities, sequence)
         if files >= self._threshold:
             return True
-        # Only deletes of this one file show how many of its rows are deleted.
+        # Only the deletes of this one file show how many of its rows are deleted.
         return files > 0 and records > 0 and min(deleted, records) / records >= self._ratio
 
 

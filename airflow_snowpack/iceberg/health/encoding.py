@@ -3,8 +3,8 @@
     text = encode(health)
     decode(text) == health
 
-Values are lists in the order of the fields, without names, because ten thousand tables are read at once. A change of any field of
-the model needs another :data:`FORMAT`; health of another format is read from the table again.
+Values are lists in the order of the fields, without names, because ten thousand tables are read at once. Changing any field of
+the model requires a new :data:`FORMAT`; health of another format is read from the table again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ spec_field_of = attrgetter(*(field.name for field in fields(SpecField)))
 
 
 def encode(health: TableHealth) -> str:
-    """Return the health as text that :func:`decode` reads."""
     log = health.snapshots
     document = [
         counts_of(health),
@@ -70,7 +69,6 @@ def encode(health: TableHealth) -> str:
 
 
 def decode(text: str) -> TableHealth:
-    """Return the health that :func:`encode` wrote."""
     counts, plain, read_at, bounds, totals, log, refs, sizes, partitions, rest, outdated, specs = json.loads(text)
     return TableHealth(
         **dict(zip(COUNTS, counts, strict=True)),
@@ -114,5 +112,5 @@ def _counts(encoded: list[int]) -> FileCounts:
 
 @lru_cache(maxsize=64)
 def _bounds(*values: Any) -> HealthBounds:
-    """Return one object for equal bounds: a fleet has few of them."""
+    """Return the same object for equal bounds: a fleet has few of them."""
     return HealthBounds(**dict(zip((field.name for field in fields(HealthBounds)), values, strict=True)))

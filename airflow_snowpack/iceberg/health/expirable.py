@@ -20,8 +20,8 @@ READER = AvroColumns((STATUS, PATH, BYTES), required=(STATUS, PATH, BYTES))
 def read_expirable_bytes(table: Table, expired: Collection[int]) -> int:
     """Return the bytes of data files, delete files and manifests that no snapshot would need if these expired.
 
-    It reads the manifest list of every snapshot, the manifests that only the expired ones have, and, if these have files, the
-    manifests of the others. What is in memory are the files of the expired snapshots alone.
+    This reads the manifest list of every snapshot, the manifests that only the expired ones have, and, if these have files, the
+    manifests of the others. Only the files of the expired snapshots are in memory.
 
     :param expired: ids of snapshots.
     """

@@ -1,4 +1,4 @@
-"""The counts of files: the same for a table, for one of its partitions and for the partitions that are not listed."""
+"""The counts of files, for a table, for one of its partitions and for the partitions that are not listed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from dataclasses import dataclass
 class FileCounts:
     """The files of a table, or of some of its partitions, counted by what rewriting them would improve.
 
-    A data file is small, large or of a good size. One of a good size that has many deletes is counted as ``with_deletes``, so no
-    file is counted twice.
+    A data file is small, large or of a good size. One of a good size with many deletes counts only as ``with_deletes``.
 
     :param bytes: of the data files.
-    :param records: rows in the data files; rows that delete files hide are still among them.
+    :param records: rows in the data files, including those that delete files hide.
     :param position_delete_files: Parquet, Avro and ORC files with positions; deletion vectors are counted separately.
     :param delete_bytes: of all delete files and deletion vectors.
     """
@@ -34,7 +33,6 @@ class FileCounts:
 
     @property
     def delete_files(self) -> int:
-        """Delete files and deletion vectors."""
         return self.position_delete_files + self.equality_delete_files + self.deletion_vectors
 
     @property

@@ -22,14 +22,14 @@ class PartitionHealth(FileCounts):
     """One partition of the current snapshot.
 
     :param spec_id: the partition spec of its files.
-    :param values: its partition values after the transform, in the order of the spec's fields, as JSON: whole numbers for
-        years, months, days, hours, dates (days), times and timestamps (microseconds), ``"NaN"`` and the like for such floats,
-        text for decimals and UUIDs, hexadecimal text for bytes, ``None`` for null.
+    :param values: its partition values after the transform, in the order of the spec's fields, as JSON: whole numbers for years,
+        months, days, hours, dates (days), times and timestamps (microseconds), ``"NaN"`` and the like for such floats, text for
+        decimals and UUIDs, hexadecimal text for bytes, ``None`` for null.
     :param label: such as ``month=3/carrier=UA``; empty for files without partition values.
-    :param newest_at: when a writer last committed a file to it that is still there. Commits that only rewrite files do not count.
-        ``None`` when the table has forgotten the snapshot.
-    :param data_manifests, delete_manifests: that have files of it.
-    :param own_deletes_files: data files with a delete file that applies to them alone.
+    :param newest_at: when a writer last committed a file to it that still exists; commits that only rewrite files do not count.
+        ``None`` if the table no longer has the snapshot.
+    :param data_manifests, delete_manifests: how many have files of it.
+    :param own_deletes_files: data files with a delete file that applies only to them.
     """
 
     spec_id: int
@@ -45,9 +45,8 @@ class PartitionHealth(FileCounts):
 class SpecField:
     """One field of a partition spec.
 
-    :param source: the source column, with dots for nested ones; ``None`` when the column has been dropped,
-        or has a dot in its own name.
-    :param source_type: its Iceberg type, such as ``timestamptz`` or ``decimal(9, 2)``; ``None`` likewise.
+    :param source: the source column, with dots for nested ones; ``None`` if the column was dropped, or its name contains a dot.
+    :param source_type: its Iceberg type, such as ``timestamptz`` or ``decimal(9, 2)``; ``None`` if ``source`` is.
     :param transform: as the specification writes it, such as ``bucket[16]``.
     :param name: of the partition field.
     """
@@ -73,11 +72,11 @@ class SnapshotHealth:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLog(Sequence[SnapshotHealth]):
-    """All snapshots of a table, oldest first, kept as columns: a table may have ten thousand of them.
+    """All snapshots of a table, oldest first, stored as columns: a table may have ten thousand of them.
 
     :param committed_ms: milliseconds since 1970.
     :param added: how many data files, delete files and manifests each of them has that its parent does not have.
-    :param dropped: how many of its parent's it does not have. Both by the summaries of the commits.
+    :param dropped: how many of its parent's it does not have. Both follow from the summaries of the commits.
     """
 
     ids: tuple[int, ...] = ()
@@ -89,7 +88,6 @@ class SnapshotLog(Sequence[SnapshotHealth]):
 
     @property
     def oldest_at(self) -> datetime | None:
-        """When the oldest snapshot was committed; ``None`` without snapshots."""
         return moment(self.committed_ms[0]) if self.ids else None
 
     @property
@@ -140,10 +138,10 @@ class TableHealth(FileCounts):
     :param empty_data_manifests, empty_delete_manifests: without live files; the next commit drops them.
     :param outdated_data_manifests, outdated_delete_manifests: of older partition specs.
     :param small_manifests: manifests with live files that are smaller than half of ``commit.manifest.target-size-bytes``.
-    :param metadata_bytes: the size of the metadata file; ``None`` when the storage does not report it.
-    :param expirable_bytes: bytes of files that only expired snapshots need; ``None`` when that was not requested.
-    :param file_sizes: how many data files there are by size: the first number is files below 1 MiB, the one at place ``n`` files
-        from ``2 ** (n - 1)`` MiB to below ``2 ** n`` MiB.
+    :param metadata_bytes: the size of the metadata file; ``None`` if the storage does not report it.
+    :param expirable_bytes: bytes of files that only expired snapshots need; ``None`` if that was not requested.
+    :param file_sizes: the number of data files by size: first those below 1 MiB, then at index ``n`` those from ``2 ** (n - 1)``
+        MiB to below ``2 ** n`` MiB.
     :param skew: the bytes of the largest partition as a multiple of those of an average one; 0 without data files.
     :param partition_count: partitions that have files.
     :param partitions: at most :data:`MAX_PARTITIONS`, those with most to improve first.
@@ -186,7 +184,7 @@ class TableHealth(FileCounts):
     spec_id: int = 0
 
     def oldest_snapshot_age(self, now: datetime) -> timedelta | None:
-        """Return how old the oldest snapshot is; ``None`` without snapshots."""
+        """Return the age of the oldest snapshot; ``None`` without snapshots."""
         return None if self.snapshots.oldest_at is None else now - self.snapshots.oldest_at
 
 

@@ -35,7 +35,7 @@ class TableNumbers:
     """The totals of the current snapshot; all zero for a table without one.
 
     :param bytes: of data and delete files together.
-    :param records: rows in data files; rows that delete files hide are still among them.
+    :param records: rows in data files, including those that delete files hide.
     :param position_deletes: rows in position-delete files.
     :param equality_deletes: rows in equality-delete files.
     :param snapshots: all that the table still has.
@@ -53,12 +53,12 @@ class TableNumbers:
     manifests: int = 0
 
     def to_metrics(self) -> dict[str, int]:
-        """The numbers by name, without the snapshot's id."""
+        """Return the numbers by name, without the snapshot's id."""
         return {name: getattr(self, name) for name in (*SUMMARY_KEYS, "snapshots", "manifests")}
 
 
 def read_numbers(table: Table, reader: MetadataReader | None = None) -> TableNumbers:
-    """Return the totals of the table as it was loaded; call ``table.refresh()`` first for those of now."""
+    """Return the totals of the table as it was loaded; call ``table.refresh()`` first for the current ones."""
     reader = reader or MetadataReader(table)
     snapshot = table.current_snapshot()
     if snapshot is None:
@@ -68,7 +68,7 @@ def read_numbers(table: Table, reader: MetadataReader | None = None) -> TableNum
 
 
 def numbers_of_summary(table: Table, manifests: int) -> TableNumbers | None:
-    """Return the totals that the current snapshot's summary has; ``None`` when it lacks any, or there is no snapshot.
+    """Return the totals in the current snapshot's summary; ``None`` if it lacks any, or there is no snapshot.
 
     :param manifests: how many manifests the snapshot has.
     """

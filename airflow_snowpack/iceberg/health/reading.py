@@ -1,4 +1,4 @@
-"""Reads the health of a table from its manifests, each of them once and one after the other."""
+"""Reads the health of a table from its manifests, each once and one after the other."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
 
 READERS = 4
-"""How many manifests are fetched from the storage at once, if they have no more than :data:`READ_AHEAD_BYTES` together."""
+"""How many manifests are fetched from the storage at once, if they total at most :data:`READ_AHEAD_BYTES`."""
 READ_AHEAD_BYTES = 16 * 1024**2
-"""Compressed; what has been read ahead is in memory decompressed."""
+"""Compressed; what was read ahead is decompressed in memory."""
 PROPERTIES = ("snowpack.", "write.", "history.", "commit.", "gc.enabled", "compaction_skip", SORT_ORDER)
 NOT_PROPERTIES = "write.metadata.metrics."
-"""A wide table may have one of these for each column, and no maintenance depends on them."""
+"""A wide table may have one for each column, and no maintenance depends on them."""
 
 
 def read_health(
@@ -57,10 +57,10 @@ def read_health(
 ) -> TableHealth:
     """Read the health of the table as it was loaded.
 
-    :param now: the present moment; it becomes ``read_at``.
+    :param now: the current time; it becomes ``read_at``.
     :param bounds: what counts as small, large and many deletes; ``None`` for the defaults, with the target size of the table.
     :param expired: ids of the snapshots that would expire, to return ``expirable_bytes`` as well; this reads old manifests, too.
-    :raises TableUnreadable: a file that the metadata names is missing or damaged, or the metadata itself is.
+    :raises TableUnreadable: the metadata, or a file that it names, is missing or damaged.
     """
     check_refs(table)
     try:
@@ -107,7 +107,7 @@ def _read_health(table: Table, now: datetime, bounds: HealthBounds) -> TableHeal
 
 
 def counted_health(table: Table, counting: Counting, manifests: Sequence[ManifestFile]) -> dict[str, Any]:
-    """Return what the health of a table has of its manifests and of the files that were counted in them."""
+    """Return what the health of a table takes from its manifests and from the files that were counted in them."""
     bounds, spec_id, partitions = counting.bounds, table.spec().spec_id, dict(counting.partitions())
     listed = sorted(partitions, key=lambda key: _improvable(partitions[key], bounds), reverse=True)
     worst, others = listed[:MAX_PARTITIONS], listed[MAX_PARTITIONS:]
@@ -130,7 +130,7 @@ def _count(io: FileIO, manifests: Sequence[ManifestFile], bounds: HealthBounds, 
     of_writers = (operation != "replace" for operation in log.operations)
     committed = zip(log.ids, log.committed_ms, of_writers, strict=True)
     counting = Counting(bounds, {snapshot: at for snapshot, at, is_writers in committed if is_writers})
-    # Equal and not identical: in format version 1 the content is left out, and PyIceberg reads a bare 0.
+    # Equal, not identical: format version 1 leaves the content out, and PyIceberg reads a bare 0.
     deletes_first = sorted(manifests, key=lambda manifest: manifest.content == ManifestContent.DATA)
     for manifest, file in _read_ahead(io, deletes_first):
         if manifest.content == ManifestContent.DATA:
@@ -184,7 +184,7 @@ def _listed(
 
 
 def as_json(value: Any) -> Any:
-    """Return a partition value as ``PartitionHealth.values`` has it."""
+    """Convert a partition value for ``PartitionHealth.values``."""
     match value:
         case float() if not isfinite(value):
             return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
@@ -203,7 +203,7 @@ def _is_kept(name: str) -> bool:
 
 
 def _size(file: InputFile) -> int | None:
-    """Return the size of the metadata file; ``None`` when a later commit has deleted it since the table was loaded."""
+    """Return the size of the metadata file; ``None`` if a later commit has deleted it."""
     try:
         return len(file)
     except FileNotFoundError:
@@ -250,7 +250,7 @@ def _skew(sizes: Sequence[int]) -> float:
 
 
 def _path(schema: Schema, field_id: int) -> str | None:
-    """Return the name of a column as ``SpecField.source`` has it."""
+    """Return the name of a column for ``SpecField.source``."""
     name = schema.find_column_name(field_id)
     if name is None:
         return None

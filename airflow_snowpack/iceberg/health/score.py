@@ -1,11 +1,11 @@
-"""The score of a table: one number from 0 (sick) to 100 (healthy), and the parts that it is the sum of.
+"""The score of a table: one number from 0 (sick) to 100 (healthy), the sum of its parts.
 
     score(health).total                       # 61
     score(health).parts[0].evidence           # '847 of 1,284 data files are below 384 MiB; 835 of them could be merged away'
 
 Each part loses points in proportion to what maintenance would improve, and never because a table is small, empty or was never
-written, or has the snapshots that its properties keep. Small numbers weigh little: :data:`MANY` files, manifests or snapshots are
-needed to lose all points of a part.
+written, or has the snapshots that its properties keep. Small numbers weigh little: only :data:`MANY` files, manifests or
+snapshots lose all points of a part.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class ScorePart:
     """One part of a score.
 
     :param name: ``file_sizes``, ``deletes``, ``manifests`` or ``snapshots``.
-    :param points: what the table gets, from 0 to ``of``.
-    :param of: what a healthy table gets.
+    :param points: the table's points, from 0 to ``of``.
+    :param of: the points of a healthy table.
     :param evidence: the numbers behind it, as a sentence without a full stop.
     """
 
@@ -66,7 +66,7 @@ class Score:
 def score(health: TableHealth, *, now: datetime | None = None) -> Score:
     """Score the health of a table.
 
-    :param now: the moment that the age of snapshots counts from; ``None`` for the one at which the health was read.
+    :param now: the time from which the age of snapshots counts; ``None`` for when the health was read.
     """
     parts = (_file_sizes(health), _deletes(health), _manifests(health), _snapshots(health, now or health.read_at))
     return Score(sum(part.points for part in parts), parts)
@@ -88,7 +88,7 @@ def _file_sizes(health: TableHealth) -> ScorePart:
 
 
 def _partitions(health: TableHealth) -> Iterator[tuple[FileCounts, int]]:
-    """Return the counts of each listed partition, and of the others together, with the number of partitions."""
+    """Yield the counts of each listed partition, and of the others together, with the number of partitions."""
     yield from ((partition, 1) for partition in health.partitions)
     yield health.rest, health.partition_count - len(health.partitions)
 
@@ -113,7 +113,7 @@ def _deletes(health: TableHealth) -> ScorePart:
 
 
 def _manifests(health: TableHealth) -> ScorePart:
-    # Iceberg's Java library skips those without live files, and the next commit drops them.
+    # Iceberg's Java library skips manifests without live files, and the next commit drops them.
     live = health.data_manifests - health.empty_data_manifests, health.delete_manifests - health.empty_delete_manifests
     count, target = sum(live), manifest_target(health.properties)
     fewest = max(-(-health.manifests_bytes // target), sum(each > 0 for each in live))
@@ -125,7 +125,7 @@ def _manifests(health: TableHealth) -> ScorePart:
 
 
 def _snapshots(health: TableHealth, now: datetime) -> ScorePart:
-    """Judge snapshots by the retention of main or of the table, if it has one: those that its owner keeps cost no points."""
+    """Score snapshots by the retention of main or of the table, if set: those that its owner keeps cost no points."""
     count, properties = len(health.snapshots), health.properties
     if keeps_all_snapshots(properties):
         return _part("snapshots", SNAPSHOTS, 0.0, f"{plural(count, 'snapshot')}, and none may expire by the table's properties")

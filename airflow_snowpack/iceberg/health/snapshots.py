@@ -1,4 +1,4 @@
-"""The snapshots of a table, and what each commit added and dropped by its summary: no manifest is read for that."""
+"""The snapshots of a table, and what each commit added and dropped by its summary; no manifest is read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ADDED = ("added-data-files", "added-delete-files", "added-dvs")
 DROPPED = ("deleted-data-files", "removed-delete-files", "removed-dvs")
 CREATED_MANIFESTS, KEPT_MANIFESTS, REPLACED_MANIFESTS = "manifests-created", "manifests-kept", "manifests-replaced"
-"""Iceberg writes them from 1.10 on; other engines do not."""
+"""Iceberg writes these from 1.10 on; other engines do not."""
 
 
 def read_snapshots(metadata: TableMetadata) -> SnapshotLog:
@@ -28,13 +28,13 @@ def read_snapshots(metadata: TableMetadata) -> SnapshotLog:
         files_added, files_dropped = _files(summary, *ADDED), _files(summary, *DROPPED)
         created, kept = _number(summary, CREATED_MANIFESTS), _number(summary, KEPT_MANIFESTS)
         if created is None or kept is None:
-            # A commit writes one manifest of what it adds, and again one of what it drops.
+            # A commit writes one manifest for what it adds and one for what it drops.
             created, gone = 1, min(files_dropped, 1)
             if before is not None and not files_dropped:
                 manifests[each.snapshot_id] = before + 1
         else:
             manifests[each.snapshot_id] = created + kept
-            # Those that the parent left empty are neither kept nor replaced, and a repeated commit counts replaced ones twice.
+            # Manifests that the parent left empty are neither kept nor replaced, and a retried commit counts replaced ones twice.
             gone = before - kept if before is not None else _number(summary, REPLACED_MANIFESTS) or 0
         added.append(files_added + created)
         dropped.append(files_dropped + max(gone, 0))
@@ -49,7 +49,7 @@ def read_snapshots(metadata: TableMetadata) -> SnapshotLog:
 
 
 def _files(summary: Mapping[str, str], data_files: str, delete_files: str, vectors: str) -> int:
-    """Return how many files a commit added or dropped; the deletion vectors among the delete files share one."""
+    """Return how many files a commit added or dropped; its deletion vectors share one file."""
     data, deletes, shared = (_number(summary, key) or 0 for key in (data_files, delete_files, vectors))
     return data + deletes - max(shared - 1, 0)
 
