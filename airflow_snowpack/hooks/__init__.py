@@ -1,6 +1,6 @@
-"""Hooks: the store, the Iceberg catalog, the Spark session and the storage of builds that the installation names.
+"""Hooks: the installation's store, Iceberg catalog, Spark session and storage of builds.
 
-Names load when they are first used: a DAG file pays only for what it needs.
+Names load on first use: a DAG file loads only what it needs.
 """
 
 import lazy_loader

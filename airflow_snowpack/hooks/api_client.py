@@ -46,13 +46,13 @@ class Answer:
         return self.status in OK
 
     def reports_missing(self, name: str) -> bool:
-        """Return whether Airflow itself has nothing of this name: its 404 contains the name, that of a proxy does not."""
+        """Return whether Airflow itself has nothing with this name: its 404 contains the name, a proxy's does not."""
         detail = self.body.get("detail") if isinstance(self.body, dict) else None
         return self.status == NOT_FOUND and isinstance(detail, str) and name in detail
 
     @property
     def reason(self) -> str:
-        """The reason that the API gives, for people."""
+        """The reason in the API's response, for people."""
         detail = self.body.get("detail") if isinstance(self.body, dict) else None
         if isinstance(detail, dict):
             detail = detail.get("message") or detail.get("reason")
@@ -72,7 +72,7 @@ def pages(key: str, read: Callable[[int], Any]) -> Iterator[list[Any]]:
     """Yield the pages of a list, which may be shorter than requested: Airflow has a limit.
 
     :param key: of the entries in the body of a page.
-    :param read: takes how many entries were read, and returns the body of the next page.
+    :param read: takes the number of entries read so far, and returns the body of the next page.
     """
     seen = 0
     while page := (body := read(seen))[key]:
@@ -101,7 +101,7 @@ class AirflowRest:
     @classmethod
     def from_connection(cls, conn_id: str) -> Self:
         """:raises ConnectionNotFound, IncompleteConnection: from the Airflow connection."""
-        from airflow_snowpack.hooks.connections import read_connection  # which loads Airflow
+        from airflow_snowpack.hooks.connections import read_connection  # loads Airflow
 
         connection = read_connection(conn_id, PURPOSE)
         token = connection.extra_dejson.get("token")
@@ -120,7 +120,7 @@ class AirflowRest:
         """Send a request.
 
         :param path: below ``/api/v2``.
-        :returns: the response, also a refusal (4xx).
+        :returns: the response, even a refusal (4xx).
         :raises AirflowUnreachable: no response, or one of 401 or 5xx.
         """
         answer = self._send(method, f"/api/v2{path}", params=params, json=body, token=self._token())
@@ -133,7 +133,6 @@ class AirflowRest:
         raise problem(f"{self.where} answered {answer.status} to {method} {path}: {answer.reason}")
 
     def close(self) -> None:
-        """Close the connections."""
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -157,7 +156,7 @@ class AirflowRest:
     def _send(self, method: str, path: str, *, token: str | None = None, **arguments: Any) -> Answer:
         import httpx
 
-        with self._opening:  # several threads send requests at the same time
+        with self._opening:  # threads send requests concurrently
             if self._client is None:
                 self._client = httpx.Client(base_url=self.address, timeout=TIMEOUT.total_seconds())
             client = self._client

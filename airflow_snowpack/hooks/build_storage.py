@@ -1,4 +1,4 @@
-"""The hook of the storage of builds: a folder, S3, Google Cloud Storage, Azure, or what else fsspec opens.
+"""The hook of the storage of builds: a folder, S3, Google Cloud Storage, Azure, or anything else that fsspec opens.
 
     hook = BuildStorageHook("minio")
     storage = hook.storage("s3://lake/builds/flights_by_tail")
@@ -64,9 +64,9 @@ class BuildStorageHook(BaseHook):
         return Settings.load()
 
     def url_of(self, dataset: str) -> str:
-        """Return the default location of a dataset: a folder of its name in ``[snowpack] builds_url``.
+        """Return the default location of a dataset: the folder with its name in ``[snowpack] builds_url``.
 
-        :raises InvalidBuild: it is not a valid name.
+        :raises InvalidBuild: the name is not valid.
         :raises EmbeddedNotShared: the setting is empty, and tasks may run on other hosts.
         """
         from airflow_snowpack.builds.layout import check_dataset
@@ -101,12 +101,12 @@ class BuildStorageHook(BaseHook):
         return Storage(url, self.options(url))
 
     def get_conn(self) -> Storage:
-        """Open the storage at ``[snowpack] builds_url``, under Airflow's usual name."""
+        """Open the storage at ``[snowpack] builds_url``; Airflow's name for :meth:`storage`."""
         return self.storage(self.settings.builds_url)
 
 
 def has_default_builds(settings: Settings) -> bool:
-    """Return whether builds without a URL go to the local folder that is the default."""
+    """Return whether builds without a URL go to the default local folder."""
     return settings.builds_url == str(settings.home / "builds")
 
 
@@ -135,7 +135,7 @@ def storage_options(connection: Connection, url: str) -> dict[str, Any]:
 
 
 def _generic(connection: Connection, scheme: str) -> dict[str, Any]:
-    """Return the extras as options; login and password may be the key pair for S3."""
+    """Return the extras as options; login and password may be S3's key pair."""
     keys = {"access_key": connection.login, "secret_key": connection.password} if scheme == "s3" and connection.login else {}
     return {**keys, **connection.extra_dejson}
 
@@ -197,7 +197,7 @@ def _azure(connection: Connection) -> dict[str, Any]:
         raise UnusableExtra(connection.conn_id, "account_host", "a generic connection with blob_storage_authority instead")
     host = connection.host or ""
     account = (urlsplit(host).hostname or host).partition(".")[0] or None
-    service = bool(extra.get("tenant_id"))  # Airflow's own hooks take this for the sign of a service principal
+    service = bool(extra.get("tenant_id"))  # for Airflow's own hooks, this indicates a service principal
     return {
         "account_name": account if account or service else connection.login,
         "account_key": None if service else connection.password,
@@ -219,7 +219,7 @@ def _azure_string(connection: Connection, text: str) -> dict[str, Any]:
 
 
 def _object(connection: Connection, extra: str) -> dict[str, Any]:
-    """Return an extra that is an object or the text of one."""
+    """Return an extra that is an object or its text."""
     value = connection.extra_dejson.get(extra) or {}
     try:
         return dict(json.loads(value) if isinstance(value, str) else value)

@@ -1,7 +1,7 @@
 """Reads and tests Airflow connections, and allows the embedded defaults only where every process sees the same files.
 
-An executor that runs tasks on other hosts gives each host its own embedded file, and with it separate locks, jobs and
-tables: two hosts would maintain one table at the same time without noticing.
+An executor that runs tasks on other hosts gives each host its own embedded file, with separate locks, jobs and tables: two hosts
+would maintain one table at the same time without noticing.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ ANSWERED = (ErrorType.CONNECTION_NOT_FOUND, ErrorType.PERMISSION_DENIED)
 
 
 def read_connection(conn_id: str, purpose: str) -> Connection:
-    """Return a connection, and keep its secrets out of messages. A trigger calls this in a thread, because it blocks.
+    """Return a connection, and keep its secrets out of messages. This blocks: a trigger calls it in a thread.
 
-    :param purpose: names in messages what it is for.
+    :param purpose: what the connection is for, in messages.
     :raises ConnectionNotFound: there is no such connection, or it may not be read.
     :raises ConnectionUnreadable: Airflow or a secrets backend does not answer.
     """
@@ -55,7 +55,7 @@ def read_connection(conn_id: str, purpose: str) -> Connection:
 
 
 def _outage(conn_id: str) -> str | None:
-    """Search a connection that was not found again: Airflow skips a secrets backend that fails, and reports none as not found.
+    """Search again for a connection that was not found: Airflow skips a secrets backend that fails, and reports "not found".
 
     :returns: what failed; ``None`` if every backend has answered that it has no such connection.
     """
@@ -70,14 +70,14 @@ def _outage(conn_id: str) -> str | None:
         except AirflowSecretsBackendAccessDenied:
             return None
         except Exception as problem:  # noqa: BLE001 - a secrets backend may raise anything here
-            return f"{name} failed with {type(problem).__name__}"  # the text may have secrets
+            return f"{name} failed with {type(problem).__name__}"  # the text may contain secrets
         if found:
             return f"{name} has it now, and did not answer before"
     return None
 
 
 def _is_in_airflow(conn_id: str) -> bool:
-    """Ask the API server, whose failures Airflow's secrets backend hides.
+    """Query the API server, whose failures Airflow's secrets backend hides.
 
     :raises AirflowRuntimeError: it does not answer.
     """
@@ -109,7 +109,7 @@ def remote_executors() -> tuple[str, ...]:
     """Return the configured executors that run tasks on other hosts; unknown executors count as remote."""
     from airflow.configuration import conf
 
-    # Such as "LocalExecutor,team=CeleryExecutor" or "alias:my.module.ClassName".
+    # For example "LocalExecutor,team=CeleryExecutor" or "alias:my.module.ClassName".
     configured = (each.strip() for each in str(conf.get("core", "executor", fallback="LocalExecutor")).split(","))
     names = [each.rpartition("=")[2].rpartition(":")[2].rpartition(".")[2] for each in configured if each]
     remote = [name for name in names if name not in LOCAL_EXECUTORS]
@@ -130,6 +130,6 @@ def public_message(problem: Exception) -> str:
     """Return the message of a connection test, without secrets and without Rich markup.
 
     `airflow connections test` prints it as Rich markup, which drops ``[snowpack]`` and fails on ``[/path]``. Airflow's UI shows
-    the same message unchanged, so brackets are replaced, not escaped.
+    the same message unchanged: brackets are replaced, not escaped.
     """
     return MARKUP.sub(r"(\1)", OPTION.sub(r"\1.\2", redacted(message_of(problem))))

@@ -1,4 +1,4 @@
-"""Where DAG files are: the folder of the installation, and that of a task's own bundle."""
+"""The folders of DAG files: the installation's, and that of a task's bundle."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ if TYPE_CHECKING:
 
 
 def dags_folder() -> Path:
-    """Return the folder of the installation's DAG files."""
     from airflow.configuration import conf
 
     return Path(conf.get("core", "dags_folder"))
 
 
 def bundle_folder(context: Context) -> Path:
-    """Return the folder of the bundle that a task's DAG comes from."""
+    """Return the folder of the bundle that contains a task's DAG."""
     bundle = getattr(context["ti"], "bundle_instance", None)
     return dags_folder() if bundle is None else Path(bundle.path)

@@ -1,10 +1,10 @@
-"""Airflow's DAG runs for the scheduler: what both ways to Airflow have in common, and the way through the REST API.
+"""Airflow's DAG runs for the scheduler: what the Task SDK and the REST API have in common, and the implementation for the latter.
 
     RestDagRuns(AirflowRest.from_connection("snowpack_airflow")).start(launch)
     TaskDagRuns()                 # in task_dag_runs: inside a task, through the Task SDK, no credentials needed
 
 Both start runs (``Starter``) and report their states (``AirflowPort``). The invariant: a run is started only if Airflow would run
-it. A run of a paused DAG would stay queued in Airflow without a visible reason; the launch waits in the store instead, with one.
+it. A run of a paused DAG would stay queued in Airflow without a visible reason; instead, its launch waits in the store with one.
 """
 
 from __future__ import annotations
@@ -64,15 +64,14 @@ class RunState:
         return self.state in ACTIVE
 
     def to_ended(self) -> EndedRun:
-        """Return the run as an ended one."""
         return EndedRun(self.state, self.ended_at or datetime.now(UTC), self.began_at)
 
 
 class AirflowDagRuns(ABC):
-    """Starts DAG runs and counts them, with several requests at a time.
+    """Starts DAG runs and counts them, with concurrent requests.
 
-    :param patience: how long to wait for the answers to one question about several DAGs or pools. What Airflow has not answered
-        by then is left out, and is answered to the same question a moment later. ``None``: as long as Airflow may take.
+    :param patience: how long to wait for the answers about several DAGs or pools; late answers are left out, and returned for the
+        same question a moment later. ``None``: as long as Airflow may take.
     """
 
     def __init__(self, patience: timedelta | None = None) -> None:
@@ -84,13 +83,13 @@ class AirflowDagRuns(ABC):
     def _ask_each(self, what: str, names: Iterable[str], ask: Callable[[str], T]) -> dict[str, T | Unavailable]:
         """Return the answer about each name, or why Airflow does not give it.
 
-        :raises AirflowUnreachable: Airflow answers nothing at all.
+        :raises AirflowUnreachable: Airflow does not answer any request.
         """
         calls = {(what, name): partial(ask, name) for name in names}
         found: dict[str, T | Unavailable] = {}
         outages = []
         for (_, name), result in self._requests.run(calls, patience=self._patience):
-            if isinstance(result, AirflowUnreachable | NoAnswer):  # also AirflowRefuses
+            if isinstance(result, AirflowUnreachable | NoAnswer):  # includes AirflowRefuses
                 found[name] = Unavailable(str(result))
                 outages += [] if isinstance(result, AirflowRefuses) else [result]
             elif isinstance(result, Exception):
@@ -102,7 +101,7 @@ class AirflowDagRuns(ABC):
         return found
 
     def start(self, launch: Launch) -> NotStarted | None:
-        """Start a run. A run with this id that exists already counts as started."""
+        """Start a run. A run with this id that already exists counts as started."""
         try:
             paused = self.is_paused(launch.dag_id)
         except AirflowUnreachable as problem:
@@ -159,7 +158,6 @@ class AirflowDagRuns(ABC):
         """Return the free slots of these pools; ``None`` for a pool that does not exist."""
 
     def loads(self, probes: Iterable[str]) -> Mapping[str, float | Unavailable]:
-        """Return what these load probes of the installation return."""
         from airflow_snowpack.hooks.load_probes import measure
 
         return measure(probes, patience=self._patience)
@@ -170,11 +168,11 @@ class AirflowDagRuns(ABC):
 
     @abstractmethod
     def trigger(self, launch: Launch) -> NotStarted | None:
-        """Create the run. One that exists already is no problem."""
+        """Create the run, unless it already exists."""
 
     @abstractmethod
     def find(self, dag_id: str, run_id: str) -> RunState | None:
-        """Return a run; ``None`` if Airflow has none with this id."""
+        """Return a run; ``None`` if Airflow has no run with this id."""
 
     @abstractmethod
     def count_active(self, dag_id: str, among: frozenset[str]) -> tuple[int, int]:
@@ -242,7 +240,7 @@ class RestDagRuns(AirflowDagRuns):
         return None if run is None else _state_of(run)
 
     def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
-        """Return all ends since the earliest of the moments. Repeating an end that is recorded already is harmless."""
+        """Return all ends since the earliest of the moments. An end that is already recorded may be returned again."""
         found: dict[str, dict[str, EndedRun]] = {one.dag_id: {} for one in asked}
         path = "/dags/~/dagRuns/list"
         wanted = {
@@ -266,12 +264,12 @@ class RestDagRuns(AirflowDagRuns):
         return len(active), len(active & among)
 
     def _found(self, path: str, name: str) -> Any:
-        """Return the object at a path; ``None`` if Airflow has nothing of this name."""
+        """Return the object at a path; ``None`` if Airflow has nothing with this name."""
         answer = self._rest.ask("GET", path)
         return None if answer.reports_missing(name) else answer.required("GET", path)
 
     def _list(self, path: str, key: str, *, of: str | None = None, **params: Any) -> Iterator[Any]:
-        """:param of: the owner of the list; if Airflow has nothing of this name, the list is empty."""
+        """Yield the entries of a list; none if Airflow has nothing with the name ``of``, the list's owner."""
 
         def read(seen: int) -> Any:
             answer = self._rest.ask("GET", path, params={"limit": PAGE, "offset": seen, **params})

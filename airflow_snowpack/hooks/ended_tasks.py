@@ -3,12 +3,12 @@
     report = sweep(hook.installation, TaskRunStates())
 
 A task that waits in the triggerer has no process. When Airflow ends it, its trigger cancels its job, but only while a triggerer
-runs the trigger: a task that is marked or cleared right after it deferred leaves its job, and with it the lock of the table. So
-the sweep queries Airflow for the tasks that own what waits: jobs, runs at gates, and passes. It also queries the DAG runs that
-hold locks of tables. What a running process owns has a lease, which ends with the process.
+runs the trigger: a task that is marked or cleared right after it deferred leaves its job, and the job leaves the table locked.
+The sweep therefore queries Airflow for the tasks that own jobs, runs at gates and passes, and for the DAG runs that hold locks of
+tables. What a running process owns has a lease, which ends with the process.
 
-The invariant: nothing is ended unless Airflow itself reports the end of its task. A job that is cancelled although its task has
-just begun a new try is submitted again by that try.
+The invariant: nothing is ended unless Airflow itself reports the end of its task. If a job is cancelled although its task has
+just begun a new try, that try submits it again.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ log = logging.getLogger(__name__)
 
 
 def sweep(installation: Installation, states: RunStates | None, actor: Actor | None = None) -> SweepReport:
-    """Sweep the jobs of dead workers, then end what ended tasks have left. While Airflow does not answer, that stays as it is.
+    """Sweep the jobs of dead workers, then end what ended tasks have left. While Airflow does not answer, that is kept.
 
-    :param states: ``None`` where Airflow cannot be asked.
+    :param states: ``None`` if Airflow cannot be queried.
     :param actor: for the audit trail.
     """
     report = installation.jobs.sweep(actor=actor)
@@ -57,11 +57,11 @@ def sweep(installation: Installation, states: RunStates | None, actor: Actor | N
 def end_abandoned(
     installation: Installation, states: RunStates, actor: Actor | None = None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Cancel the jobs, end the waits at gates and passes, and release the locks whose tasks or runs have ended in Airflow.
+    """Cancel the jobs, end the waits at gates and the passes, and release the locks whose tasks or runs have ended in Airflow.
 
     :param states: of the Airflow that ran the tasks; another one would report their runs as deleted.
     :param actor: for the audit trail.
-    :returns: the ids of the jobs that were cancelled, and the tables that were unlocked.
+    :returns: the ids of the cancelled jobs, and the unlocked tables.
     :raises AirflowUnreachable: Airflow does not answer; nothing was ended.
     """
     from airflow_snowpack.scheduling.pending_runs.gated_runs import end_gate, unseen_at_gates
@@ -93,7 +93,7 @@ class TaskStates:
         self._runs = states.read(queries) if queries else {}
 
     def end_of(self, task: TaskRef | None) -> str | None:
-        """Return how a task instance ended, for people; ``None`` for one that has not, and for one that could not be read.
+        """Return how a task instance ended, for people; ``None`` if it has not ended, or could not be read.
 
         A cleared instance has ended too: it runs again, but perhaps not for hours.
         """
@@ -113,7 +113,7 @@ class TaskStates:
         return run is not None and not run.is_active
 
     def has_run_ended(self, run: DagRunKey) -> bool:
-        """Return whether Airflow has this run and reports it as ended. It reports none for a name that is not one of its runs."""
+        """Return whether Airflow has this run and reports it as ended. It has none for a user's own name."""
         found = self._runs.get(run)
         return found is not None and found.phase is RunPhase.OVER
 
@@ -122,18 +122,18 @@ class TaskStates:
 
 
 def _task_of(owner: str | None) -> TaskRef | None:
-    """Return the task; ``None`` for an owner that is none, such as a command."""
+    """Return the task; ``None`` for an owner that is not a task, such as a command."""
     return TaskRef.parse(owner)
 
 
 def _run_of_holder(holder: str) -> DagRunKey | None:
-    """Return the DAG run of ``dag/run``, as which a name of the user's may read; ``None`` for any other holder, such as a job."""
+    """Return the DAG run of ``dag/run``, a form that a user's name may have, too; ``None`` for others, such as a job."""
     dag_id, _, run_id = holder.partition("/")
     return (dag_id, run_id) if dag_id and run_id else None
 
 
 def _unlock(installation: Installation, lock: TableLock, actor: Actor | None) -> bool:
-    """Release the lock, unless the run has locked the table again after it was cleared."""
+    """Release the lock, unless the run was cleared and has locked the table again."""
     if not installation.locks.release(lock.table, lock.holder, actor=actor, expires_at=lock.expires_at):
         return False
     log.warning("The table %s was unlocked, because its holder, the DAG run %s, has ended.", lock.table, lock.holder)
@@ -146,7 +146,7 @@ def _cancel(jobs: Jobs, job: Job, end: str | None) -> bool:
     if end is None:
         return False
     try:
-        # By its owner: a new try of the task that finds its job cancelled by itself submits it again.
+        # By its owner: a new try of the task that finds its own job cancelled submits it again.
         jobs.cancel(job.job_id, by=job.owner, unless_inline=True, reason=f"Its task {end}.")
     except (JobAlreadyFinished, JobNotFound, JobRunsInTask):
         return False

@@ -28,10 +28,10 @@ def open_fleet(
     root: Path | None = None,
     dags_of_tables: Callable[[], DagsOfTables] | None = None,
 ) -> Iterator[Fleet]:
-    """Return the fleet of the catalog. Nothing is connected before it is needed.
+    """Open the fleet of the catalog. Nothing is connected before it is needed.
 
     :param root: the folder that a relative ``[snowpack] policies`` starts from; ``None`` for the DAGs folder.
-    :param dags_of_tables: returns the DAGs that write to and read tables; ``None``: they do not matter.
+    :param dags_of_tables: returns the DAGs that write to and read tables; ``None`` ignores them.
     :raises PoliciesNotFound, InvalidPolicies: the policies cannot be used.
     """
     from airflow_snowpack.iceberg.broker import shared_broker

@@ -93,13 +93,13 @@ class IcebergCatalogHook(BaseHook):
         return self.config.load()
 
     def get_conn(self) -> Catalog:
-        """Return :attr:`catalog`, under Airflow's usual name."""
+        """Return :attr:`catalog`; Airflow's name for it."""
         return self.catalog
 
     def table_name(self, text: str) -> TableName:
         """Parse ``database.table``.
 
-        :raises InvalidTableName: it is not a valid name.
+        :raises InvalidTableName: the name is not valid.
         """
         from airflow_snowpack.iceberg import TableName
 
@@ -108,7 +108,7 @@ class IcebergCatalogHook(BaseHook):
     def identified(self, text: str) -> TableName:
         """Parse ``database.table`` and add the catalog's identity, for jobs and locks. Reads the connection without connecting.
 
-        :raises InvalidTableName: it is not a valid name.
+        :raises InvalidTableName: the name is not valid.
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
         """
         from airflow_snowpack.iceberg import TableName
@@ -138,7 +138,7 @@ class IcebergCatalogHook(BaseHook):
 
 
 def reach_catalog(catalog_conn_id: str | None = None) -> Catalog:
-    """Read the connection and connect to the catalog: for a process that continues without a catalog and retries later.
+    """Connect to the catalog, for a process that continues without a catalog and retries later.
 
     :raises CatalogUnreachable: it does not answer, or its connection is missing or invalid.
     """

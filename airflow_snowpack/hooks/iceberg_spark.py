@@ -1,4 +1,4 @@
-"""The hook of Spark: a session that has the installation's catalog.
+"""The hook of Spark: a session with the installation's catalog.
 
     session = IcebergSparkHook().session()
     session.sql("SELECT count(*) FROM lake.demo.flights")
@@ -63,11 +63,11 @@ class IcebergSparkHook(BaseHook):
 
     @property
     def sessions(self) -> Callable[[], SparkSession] | ConnectServer:
-        """What a :class:`SparkEngine` needs: a session of this process, or the server for sessions of jobs."""
+        """The argument of a :class:`SparkEngine`: a session of this process, or the server for sessions of jobs."""
         return self.spark.sessions
 
     def session(self) -> SparkSession:
-        """Return the session, and start it if there is none. A process reuses its session.
+        """Return the process's session, starting it if there is none.
 
         :raises SparkUnavailable: no Java, no jar, the wrong Spark version, or a server that does not answer.
         """
@@ -78,5 +78,5 @@ class IcebergSparkHook(BaseHook):
         self.spark.check()
 
     def get_conn(self) -> SparkSession:
-        """Return :meth:`session`, under Airflow's usual name."""
+        """Return :meth:`session`; Airflow's name for it."""
         return self.session()

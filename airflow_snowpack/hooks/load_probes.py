@@ -2,7 +2,7 @@
 
     measure(["yarn"])        # {"yarn": 0.42}
 
-Schedules, requests and gates only name them: no code runs that the installation has not registered. Each probe runs in its own
+Schedules, requests and gates only name them: no code runs that the installation has not registered. Each probe runs in a separate
 thread with a time limit. One that hangs is set aside with a back-off; only what needs its number waits.
 """
 
@@ -39,11 +39,10 @@ def measure(
     patience: timedelta | None = None,
     calls: TimedCalls[tuple[str, str], float] = _calls,
 ) -> Mapping[str, float | Unavailable]:
-    """Call these probes. One that is not registered, fails, hangs or returns no number is unavailable.
+    """Call these probes. A probe that is not registered, fails, hangs or returns no number is unavailable.
 
     :param registered: the functions by name, as ``package.module:function``; ``None`` for those of the settings.
-    :param patience: how long to wait for all of them; a number that comes later is returned by a later call. ``None``: up to
-        :data:`PROBE_LIMIT`.
+    :param patience: how long to wait for all of them; a later call returns a late number. ``None``: up to :data:`PROBE_LIMIT`.
     :param calls: remembers the probes that hang.
     """
     known = Settings.load().load_probes if registered is None else registered
@@ -71,7 +70,7 @@ def _load_of(name: str, function: str, result: float | Exception) -> float | Una
         return Unavailable(str(result).rstrip("."))
     if isinstance(result, Exception):
         log.warning("The load probe %s (%s) failed; runs that need it wait", name, function, exc_info=result)
-        from airflow_snowpack.hooks.connections import message_of  # which loads Airflow
+        from airflow_snowpack.hooks.connections import message_of  # loads Airflow
 
         return Unavailable(f"its probe {function} failed with {redacted(message_of(result))}".rstrip("."))
     return Unavailable("its probe returned nan") if math.isnan(result) else result

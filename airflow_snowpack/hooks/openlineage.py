@@ -3,8 +3,8 @@
     lineage_of(task_instance, store_conn_id=None, catalog_conn_id=None)     # an OperatorLineage, or None without the provider
 
 Tables are named by OpenLineage's convention for Iceberg: by location (``s3://bucket`` and the path in it, ``file`` and the path
-on disk), with the catalog's name as a symlink, so that events of Spark's integration and of these operators share a dataset. A
-table without a known location has only the catalog's name.
+on disk), with the catalog's name as a symlink. Events of Spark's integration and of these operators then share a dataset. A table
+without a known location has only the catalog's name.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Spark and PyIceberg write the same scheme in several ways.
+# Spark and PyIceberg spell the same scheme differently.
 SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "": "file"}
 MAX_LOOK_UPS = 20
-"""The catalog is read for the locations of at most this many tables."""
+"""For how many tables the catalog is read to find their locations."""
 
 
 def lineage_of(
@@ -59,7 +59,7 @@ def lineage_of(
         operations = _of_this_try(hook, task_instance)
         changed = [each.job_id for each in operations if each.job_id is not None]
         maintained = MaintenanceFacets.read(hook, list(dict.fromkeys([*job_ids, *changed])))
-    # For repeated reads the first state counts, for repeated writes the last.
+    # Of repeated reads the first state counts, of repeated writes the last.
     inputs = _each_once([*reversed(more[0]), *(table for each in reversed(operations) for table in reversed(each.inputs))])
     outputs = _each_once([*more[1], *(table for each in operations for table in each.outputs)])
     rows = {table.name: each.rows for each in operations for table in each.outputs if each.rows is not None}
@@ -74,7 +74,7 @@ def lineage_of(
 class DatasetNames:
     """Creates OpenLineage datasets from tables and builds.
 
-    :param catalog_conn_id: the catalog with the locations that the store does not have.
+    :param catalog_conn_id: the catalog with the locations that the store lacks.
     """
 
     def __init__(self, catalog_conn_id: str | None = None) -> None:
@@ -92,7 +92,11 @@ class DatasetNames:
         return InputDataset(namespace=namespace, name=name, facets=self._facets(table), inputFacets=dict(seen))
 
     def output(self, table: Touched, rows: int | None, seen: Mapping[str, Any]) -> Any:
-        """Return the dataset of a table that was written, with the number of rows if it is known; ``seen`` as for an input."""
+        """Return the dataset of a table that was written.
+
+        :param rows: the number of rows, if it is known.
+        :param seen: as for an input.
+        """
         from airflow.providers.common.compat.openlineage.facet import OutputDataset, OutputStatisticsOutputDatasetFacet
 
         namespace, name = self.of(table)
@@ -100,7 +104,6 @@ class DatasetNames:
         return OutputDataset(namespace=namespace, name=name, facets=self._facets(table), outputFacets=counted | dict(seen))
 
     def of(self, table: Touched) -> tuple[str, str]:
-        """Return namespace and name."""
         location = self._location(table)
         if location is not None:
             return named_by_location(location)
@@ -171,11 +174,11 @@ def _of_this_try(hook: SnowpackHook, task_instance: Any) -> list[Operation]:
 
 
 def _is_of_try(operation: Operation, try_number: int, since: Any) -> bool:
-    """Compare the try number; where only the task is known, compare the time."""
+    """Compare the try number; if only the task is known, the time."""
     known = operation.task.try_number if operation.task else None
     return known == try_number if known is not None else since is None or operation.at >= since
 
 
 def _each_once(tables: Iterable[Touched]) -> list[Touched]:
-    """Keep the last one of each name."""
+    """Keep the last table with each name."""
     return list({table.name: table for table in tables}.values())

@@ -4,7 +4,7 @@
     maintained.of_run()                    # {"snowpack_maintenance": …}
     maintained.before("lake.shop.orders")  # {"snowpack_health": …}, for an input; after(…) for an output
 
-Facets of a dataset replace each other in later events, so that health, which one run observes, is a facet of the run's input or
+Facets of a dataset replace each other in later events; health, which one run observes, is therefore a facet of the run's input or
 output. This module needs OpenLineage's client. The invariant: an event has a bounded number of jobs, and texts of bounded length.
 """
 
@@ -92,14 +92,14 @@ class MaintenanceFacets:
         return cls(jobs, len(job_ids), {str(table): record for table, record in health.items()})
 
     def of_run(self) -> dict[str, RunFacet]:
-        """Return the facet of the run; none without a job."""
+        """Return the facet of the run; empty without a job."""
         if not self.jobs:
             return {}
         jobs = [self._job(job) for job in self.jobs]
         return {MAINTENANCE: SnowpackMaintenanceRunFacet(jobCount=self.count, jobs=jobs, producer=PRODUCER)}
 
     def before(self, table: str) -> dict[str, InputDatasetFacet]:
-        """Return the health of a table before its job, as far as it is known."""
+        """Return the known health of a table before its job."""
         job = next((job for job in self.jobs if str(job.table) == table), None)
         if values := _health(self._record_before(job)):
             return {HEALTH: SnowpackHealthInputDatasetFacet(**values)}
@@ -113,7 +113,7 @@ class MaintenanceFacets:
         return {HEALTH: known}
 
     def after(self, table: str) -> dict[str, OutputDatasetFacet]:
-        """Return the health of a table that was read after its last job has ended."""
+        """Return the health of a table that was read after its last job ended."""
         job = next((job for job in reversed(self.jobs) if str(job.table) == table), None)
         values = _health(self._record_after(job))
         return {HEALTH: SnowpackHealthOutputDatasetFacet(**values)} if values else {}
@@ -149,7 +149,7 @@ def _health(record: HealthRecord | None) -> dict[str, Any]:
 
 
 def _action(name: str, decision: Decision | None, result: ActionResult | None) -> dict[str, Any]:
-    """Return what an action was planned to do, and what it did. An action of a job without a plan was requested."""
+    """Return what an action was planned to do, and what it did. In a job without a plan, an action was requested."""
     action: dict[str, Any] = {"action": name}
     if decision is not None:
         action |= {"verdict": decision.verdict.value, "cause": decision.cause.value, "evidence": decision.evidence[:MAX_TEXT]}
@@ -161,6 +161,6 @@ def _action(name: str, decision: Decision | None, result: ActionResult | None) -
 
 
 def _camel(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of the values, by OpenLineage's spelling of their names."""
+    """Return the known values under camel-case names, as OpenLineage spells them."""
     named = {name[0] + name.title().replace("_", "")[1:]: value for name, value in values.items()}
     return {name: value for name, value in named.items() if value is not None}

@@ -1,11 +1,10 @@
-"""The states of DAG runs and their tasks, on which the collector drops interim tables.
+"""The states of DAG runs and their tasks, by which the collector drops interim tables.
 
     TaskRunStates()                                                      # inside a task: the Task SDK, no credentials needed
     RestRunStates(AirflowRest.from_connection("snowpack_airflow"))       # elsewhere: the REST API
 
 The invariant: a run counts as finished or gone only if Airflow itself reports that, completely. A run that Airflow refuses to
-report, for which a proxy returns 404, or that changes while its pages are read is omitted: its tables stay, and it is checked
-again later.
+report, for which a proxy returns 404, or that changes while its pages are read is omitted: its tables stay until a later check.
 """
 
 from __future__ import annotations
@@ -150,7 +149,7 @@ class RestRunStates:
             params = {"task_id": task_id, "order_by": "map_index", "limit": PAGE, "offset": seen}
             body = _body(self._rest.ask("GET", f"{path}/taskInstances", params=params))
             page = body["task_instances"]
-            # An older API server without this filter would report other tasks too.
+            # An older API server without this filter reports other tasks too.
             states |= {int(one["map_index"]): _text(one["state"]) for one in page if one["task_id"] == task_id}
             seen += len(page)
             if not page or seen >= body["total_entries"]:
@@ -158,7 +157,6 @@ class RestRunStates:
 
 
 def _batches(asked: Sequence[RunQuery], phases: Mapping[Key, RunPhase]) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield batches of runs by DAG and task."""
     wanted: dict[tuple[str, str], list[str]] = defaultdict(list)
     for run in asked:
         if phases.get((run.dag_id, run.run_id)) not in (None, RunPhase.GONE):
@@ -176,7 +174,7 @@ def _leave_out(states: dict[Key, dict[str, States]], dag_id: str, run_ids: Seque
 
 
 def _map_index(task_id: str, name: str) -> int:
-    """Return the map index from an instance's name, which is the task id and the index. Only one task was requested."""
+    """Return the map index from an instance's name: the id of the only requested task, and the index."""
     if name == task_id:
         return NOT_MAPPED
     index = name.removeprefix(f"{task_id}_")

@@ -1,11 +1,11 @@
-"""What runs on an installation beside Airflow's tasks, built from its connections and settings: the API, the collector of interim
-tables, the scheduler's poller and its schedule files, and the signs of life of processes.
+"""Services of an installation outside of Airflow's tasks, built from its connections and settings: the API, the collector of
+interim tables, the scheduler's poller and its schedule files, and the signs of life of processes.
 
     app = build_app(partial(open_services, dag_states=DagStatesInTime()), auth, request_timeout())
     collector = open_collector(hook, TaskRunStates(), IcebergCatalogHook(), holder="collect")
     deploy(store, settings, dags_folder(), by="dispatcher")
 
-The API opens its services when the server starts, and again for the next request when that failed: a server that starts while the
+The API opens its services when the server starts, and again for the next request if that failed: a server that starts while the
 store is down recovers without a restart. A page or a probe neither fails nor hangs because Airflow's database does.
 """
 
@@ -123,8 +123,8 @@ def open_services(
 ) -> Services:
     """Open the store, and describe the catalog, whose connection is read again each time that it is reached.
 
-    :param store_conn_id: ``None`` for the installation's, and likewise ``catalog_conn_id``.
-    :param dag_states: returns the states of Airflow's DAGs; ``None`` where they are unknown.
+    :param store_conn_id, catalog_conn_id: ``None`` for the installation's.
+    :param dag_states: returns the states of Airflow's DAGs; ``None`` if they are unknown.
     :raises SnowpackError: a setting or the store's connection cannot be used, or the store does not answer.
     """
     from airflow_snowpack.api.roles import no_dag_states
@@ -155,7 +155,7 @@ def open_services(
 
 
 def dag_states(dag_ids: Collection[str]) -> Mapping[str, DagState]:
-    """Return the state of each DAG; empty where Airflow's database cannot be read."""
+    """Return the state of each DAG; empty if Airflow's database cannot be read."""
     try:
         import sqlalchemy as sa
         from airflow.models.dag import DagModel
@@ -202,14 +202,13 @@ class DagStatesInTime:
 
 
 def open_poller(store: Store, settings: Settings, broker: Broker) -> Poller:
-    """Return the poller of the tables that schedules wait for."""
     from airflow_snowpack.scheduling import Poller
 
     return Poller(store, catalog_name=settings.catalog_name, broker=broker, every=settings.table_poll, patience=POLLER_PATIENCE)
 
 
 def runs_for_a_task(settings: Settings, airflow_conn_id: str | None = None, patience: timedelta | None = None) -> AirflowDagRuns:
-    """Return Airflow's runs for a task: through the Task SDK, and pools through the REST API where it is configured.
+    """Return Airflow's runs for a task: through the Task SDK, and pools through the REST API if it is configured.
 
     :param airflow_conn_id: of the REST API; ``None`` for the installation's.
     :param patience: see :class:`.AirflowDagRuns`.
@@ -227,8 +226,8 @@ def deploy(store: Store, settings: Settings, root: Path, *, by: str | None = Non
     """Update the schedules in the store to match the files that declare them.
 
     :param root: the folder that ``[snowpack] schedule_files`` is relative to.
-    :returns: the changes; ``None`` if the files are invalid, which is logged, or another process deploys them. If there are no
-        files at all, but schedules from files, the folder is considered missing and nothing changes.
+    :returns: the changes; ``None`` if the files are invalid, which is logged, or another process deploys them. If there are
+        schedules from files but no files at all, the folder is considered missing and nothing changes.
     """
     from airflow_snowpack.scheduling import (
         InvalidSchedule,

@@ -1,10 +1,10 @@
-"""The hook of the store, and of the services on it.
+"""The hook of the store and its services.
 
     with SnowpackHook() as hook:
         job = hook.jobs().get(job_id)
 
-Without a connection the store is the SQLite file ``snowpack.db`` in AIRFLOW_HOME. The invariant: a hook has one store, opened
-when it is first used and closed with the hook.
+Without a connection the store is the SQLite file ``snowpack.db`` in AIRFLOW_HOME. The invariant: a hook has one store, opened on
+first use and closed with the hook.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 class SnowpackHook(BaseHook):
     """Opens the store.
 
-    :param store_conn_id: a connection of the type ``snowpack_store`` or ``postgres``, or ``sqlite``; ``None`` for
-        ``[snowpack] store_conn_id``.
+    :param store_conn_id: a ``snowpack_store``, ``postgres`` or ``sqlite`` connection; ``None`` for ``[snowpack] store_conn_id``.
     :param deadlines: the time limits of an interactive process; ``None`` for a task.
     :param lock_wait: see :class:`~airflow_snowpack.installation.Installation`.
     :param ends_orphans: let a sweep wait for Spark Connect work of killed workers; not in a process that answers requests.
@@ -74,21 +73,21 @@ class SnowpackHook(BaseHook):
 
     @property
     def store_conn_id(self) -> str | None:
-        """The connection that is used; ``None`` is the embedded file."""
+        """The connection that is used; ``None`` for the embedded file."""
         return self._given_conn_id or self.settings.store_conn_id
 
     def url(self) -> URL:
-        """Return the URL of the store, with its secrets. ``Store.where`` is the address to show.
+        """Return the URL of the store, including secrets; show ``Store.where`` instead.
 
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
         :raises ConnectionUnreadable: Airflow does not answer.
-        :raises EmbeddedNotShared: there is none, and tasks may run on other hosts.
+        :raises EmbeddedNotShared: there is no connection, and tasks may run on other hosts.
         """
         conn_id = self.store_conn_id
         return self._embedded_url() if conn_id is None else store_url(with_token(read_connection(conn_id, PURPOSE)))
 
     def get_conn(self) -> Store:
-        """Return :meth:`store`, under Airflow's usual name."""
+        """Return :meth:`store`; Airflow's name for it."""
         return self.store()
 
     def store(self) -> Store:
@@ -126,7 +125,7 @@ class SnowpackHook(BaseHook):
         return self._installation
 
     def policies(self, root: Path | None = None, file: Path | str | None = None) -> Policies:
-        """Return the policies of maintenance.
+        """Return the maintenance policies.
 
         :param root: the folder that a relative path starts from; ``None`` for the DAGs folder.
         :param file: ``None`` for the file of ``[snowpack] policies``.
@@ -162,19 +161,15 @@ class SnowpackHook(BaseHook):
         return Store(open_engine(self.url()))
 
     def jobs(self) -> Jobs:
-        """Return the lifecycle of jobs."""
         return self.installation.jobs
 
     def locks(self) -> TableLocks:
-        """Return the locks on tables."""
         return self.installation.locks
 
     def builds(self) -> BuildRegistry:
-        """Return the registry of datasets and their builds."""
         return self.installation.builds
 
     def interim(self) -> InterimRegistry:
-        """Return the registry of interim tables."""
         return self.installation.interim
 
     def test_connection(self) -> tuple[bool, str]:
@@ -207,13 +202,13 @@ class SnowpackHook(BaseHook):
         from sqlalchemy.engine import URL
 
         refuse_on_remote_executor("store_conn_id", "a store", self.settings.store_path)
-        # Airflow creates AIRFLOW_HOME when it is missing, so this does too.
+        # Airflow creates a missing AIRFLOW_HOME too.
         self.settings.store_path.parent.mkdir(parents=True, exist_ok=True)
         return URL.create("sqlite", database=str(self.settings.store_path))
 
 
 def with_token(connection: Connection) -> Connection:
-    """Return the connection with a token of the cloud's identity service as its password, if its extra ``iam`` requests one."""
+    """Return the connection; if its extra ``iam`` requests it, with a token of the cloud's identity service as the password."""
     if connection.extra_dejson.get("iam"):
         from airflow.providers.postgres.hooks.postgres import PostgresHook
 

@@ -1,14 +1,14 @@
-"""Which DAGs write to Iceberg tables and which read them, from Airflow's REST API, with few requests for a whole catalog.
+"""The DAGs that write to and read Iceberg tables, from Airflow's REST API, with few requests for a whole catalog.
 
     dags = read_dags_of_tables(settings)
     dags.writers(table).clear(timedelta(minutes=12), now)      # may a rewrite run now?
     dags.reads(table)                                          # runs per day of the DAGs that read the table
 
 A DAG writes to a table if one of its tasks has the table's asset (:func:`~airflow_snowpack.assets.iceberg_asset`) as an outlet,
-or has emitted an event of it lately, such as through an alias; tasks that maintain it do not count. A DAG reads a table if it is
-scheduled on one of the table's assets, or one of its tasks names one as an inlet. The number of requests follows that of pages of
-assets and DAGs; everything else has a limit. The invariant: if Airflow does not answer, the result reports the DAGs as unknown,
-and no maintenance fails for that.
+or has recently emitted an event of it, for example through an alias; tasks that maintain it do not count. A DAG reads a table if
+it is scheduled on one of the table's assets, or one of its tasks names one as an inlet. The number of requests follows that of
+pages of assets and DAGs; everything else has a limit. The invariant: if Airflow does not answer, the result reports the DAGs as
+unknown, and no maintenance fails for that.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ log = logging.getLogger(__name__)
 
 PAGE = 100
 WINDOW = timedelta(days=7)
-"""Runs in this time before now are counted."""
+"""How far back runs are counted."""
 MAX_RUN_PAGES = 50
-"""Pages of runs in the window; if there are more runs, the rates are those of the shorter time that the newest ones cover."""
+"""Pages of runs in the window; if there are more, the rates are those of the shorter time that the newest runs cover."""
 MAX_EVENTS = 1_000
-"""The newest events that are read, of all assets together, or of each asset of one table."""
+"""How many of the newest events are read, of all assets together, or of each asset of one table."""
 HORIZON = timedelta(hours=6)
 """A DAG that is due later delays no rewrite."""
 MAX_TASK_LISTS = 50
-"""DAGs whose tasks are read, to distinguish writers from maintenance; all tasks of further DAGs count as writers."""
+"""For how many DAGs tasks are read, to distinguish writers from maintenance; all tasks of other DAGs count as writers."""
 LONGEST_READ = timedelta(minutes=2)
-"""A slow Airflow delays maintenance by no more, however many assets and DAGs it has; the DAGs are unknown then."""
+"""The longest delay of maintenance by a slow Airflow, however many assets and DAGs it has; the DAGs are then unknown."""
 FEW_DAGS = 5
-"""Up to this number, DAGs are read one by one instead of all pages of DAGs."""
+"""Up to this number, DAGs are read one by one instead of in pages of all DAGs."""
 LEAST_STARTS = 3
-"""Of fewer runs, the usual interval is unknown."""
+"""With fewer runs, the usual interval is unknown."""
 MAINTENANCE = ("airflow_snowpack.operators.maintain", "airflow_snowpack.operators.removals")
-"""The modules of tasks whose table is an outlet although they do not add to it."""
+"""The modules of tasks whose table is an outlet although they add nothing to it."""
 NOT_CONFIGURED = "[snowpack] airflow_conn_id is empty"
 NO_ANSWER = "Airflow's REST API did not answer as expected; see the log"
 
@@ -69,12 +69,12 @@ def read_dags_of_tables(
     own_run: tuple[str, str] | None = None,
     now: datetime | None = None,
 ) -> DagsOfTables:
-    """Return which DAGs write to and read the tables of a catalog; that nothing is known if Airflow cannot be read.
+    """Return which DAGs write to and read the tables of a catalog; unknown if Airflow cannot be read.
 
-    :param table: only of this table; ``None``: of all.
+    :param table: only this table; ``None`` for all.
     :param catalog_conn_id: of the catalog; ``None`` for the installation's.
-    :param own_run: the ids of the DAG and the run of the task that asks; it does not count as a writer that runs.
-    :param now: the current time; ``None``: read the clock.
+    :param own_run: the ids of the calling task's DAG and run, which does not count as a running writer.
+    :param now: the current time; ``None`` to read the clock.
     """
     if settings.airflow_conn_id is None:
         return DagsOfTables(unknown=NOT_CONFIGURED)
@@ -96,12 +96,10 @@ class _Uses:
 
     @property
     def writers(self) -> set[str]:
-        """The DAGs that write to any table."""
         return {dag_id for tasks in self.writing.values() for dag_id, _ in tasks}
 
     @property
     def readers(self) -> set[str]:
-        """The DAGs that read any table."""
         return {dag_id for dag_ids in self.reading.values() for dag_id in dag_ids}
 
 
@@ -118,7 +116,7 @@ class _Runs:
     failed: Mapping[str, list[FailedRun]]
 
     def producer(self, dag_id: str, running_since: datetime | None, next_due: datetime | None) -> WritingDag:
-        """Return a DAG with what its runs usually take."""
+        """Return a DAG with the usual interval and duration of its runs."""
         starts, durations = sorted(self.starts.get(dag_id, ())), self.durations.get(dag_id)
         gaps = [later - earlier for earlier, later in pairwise(starts)] if len(starts) >= LEAST_STARTS else []
         return WritingDag(dag_id, running_since, next_due, _usual(durations or ()), _usual(gaps))
@@ -128,8 +126,8 @@ class TableDags:
     """Reads the DAGs of tables.
 
     :param catalog_conn_id: of the catalog, if it is not the installation's.
-    :param own_run: the ids of a DAG and a run that does not count as a writer that runs.
-    :param only: a table; ``None``: all of the catalog.
+    :param own_run: the ids of a DAG and a run that does not count as a running writer.
+    :param only: a table; ``None`` for all of the catalog.
     :param clock: seconds that pass.
     """
 
@@ -190,7 +188,7 @@ class TableDags:
                 uses.writing[address].add((task["dag_id"], task["task_id"]))
             for reader in (*asset["scheduled_dags"], *asset["consuming_tasks"]):
                 uses.reading[address].add(reader["dag_id"])
-        # Which asset a task with an alias has written to is only known of its events.
+        # Only its events show to which asset a task with an alias has written.
         for event in self._events(ids, now):
             address = _table_of(event["uri"] or "", self._conn_id)
             if address in addresses and event["source_dag_id"] is not None:
@@ -198,14 +196,14 @@ class TableDags:
         return uses
 
     def _events(self, asset_ids: Sequence[int], now: datetime) -> Iterator[Any]:
-        """Yield the newest events: those of all assets, or of each of these assets if they are of one table."""
+        """Yield the newest events: of all assets, or of each of these assets if they belong to one table."""
         recent = {"timestamp_gte": (now - WINDOW).isoformat(), "order_by": "-timestamp"}
         of_assets = [{"asset_id": each} for each in asset_ids] if self._only else [{}] if asset_ids else []
         for wanted in of_assets:
             yield from islice(self._entries("/assets/events", "asset_events", **recent, **wanted), MAX_EVENTS)
 
     def _runs(self, dag_ids: list[str], now: datetime) -> _Runs:
-        """Return the newest runs that have started in the window."""
+        """Return the newest runs that started in the window."""
         since, starts, durations, failed = now - WINDOW, defaultdict(list), defaultdict(list), defaultdict(list)
         last = now
         wanted = {"dag_ids": dag_ids, "start_date_gte": since.isoformat(), "order_by": "-start_date"}
@@ -224,7 +222,7 @@ class TableDags:
         return _Runs(since, starts, durations, failed)
 
     def _active(self, dag_ids: Iterable[str]) -> dict[str, datetime | None]:
-        """Return the DAGs with a run that has not ended, and when the oldest one began; ``None`` if none has begun yet."""
+        """Return the DAGs with active runs, and when the oldest one began; ``None`` if none has begun yet."""
         active: dict[str, datetime | None] = {}
         wanted = {"dag_ids": sorted(dag_ids), "states": ["running", "queued"], "order_by": "id"}
         if not wanted["dag_ids"]:
@@ -251,13 +249,12 @@ class TableDags:
         return {dag_id: moment for dag_id, moment in moments.items() if moment is not None}
 
     def _dag(self, dag_id: str) -> Any:
-        """Return a DAG; ``None`` if Airflow has none with this id."""
         path = f"/dags/{quote(dag_id, safe='')}"
         answer = self._request("GET", path)
         return None if answer.reports_missing(dag_id) else answer.required("GET", path)
 
     def _maintenance(self, dag_ids: list[str]) -> set[TaskKey]:
-        """Return the tasks of these DAGs that maintain their tables; entries and decorated functions may write to them."""
+        """Return the tasks of these DAGs that maintain their tables; entries and decorated functions count as writers."""
         if len(dag_ids) > MAX_TASK_LISTS:
             log.warning("All tasks of %d DAGs count as writers, since only %d are read", len(dag_ids), MAX_TASK_LISTS)
         maintaining: set[TaskKey] = set()
@@ -273,13 +270,11 @@ class TableDags:
         return maintaining
 
     def _entries(self, path: str, key: str, **params: Any) -> Iterator[Any]:
-        """Yield the entries of a list."""
         return chain.from_iterable(
             pages(key, lambda seen: self._ask("GET", path, params={"limit": PAGE, "offset": seen, **params}))
         )
 
     def _pages_of_runs(self, wanted: Mapping[str, Any]) -> Iterator[list[Any]]:
-        """Yield the runs of DAGs, page by page."""
         path = "/dags/~/dagRuns/list"
         return pages("dag_runs", lambda seen: self._ask("POST", path, body={**wanted, "page_limit": PAGE, "page_offset": seen}))
 
@@ -309,7 +304,7 @@ def _rates(uses: _Uses, runs: _Runs, now: datetime) -> dict[str, float]:
 
 
 def _table_of(uri: str, catalog_conn_id: str | None) -> str | None:
-    """Return the address of the table that an asset is about; ``None``: of no table of this catalog."""
+    """Return the address of an asset's table; ``None`` if it is not a table of this catalog."""
     parts = urlsplit(uri)
     query = dict(parse_qsl(parts.query))
     if parts.scheme != "iceberg" or query.get("catalog_conn_id") != catalog_conn_id:

@@ -1,8 +1,7 @@
-"""The tables of the stored inventory for DAG files, which Airflow parses every half a minute.
+"""The tables of the stored inventory for DAG files, which Airflow parses every half minute.
 
-The names are kept in a file in ``[snowpack] home`` for as long as ``[snowpack] table_cache_refresh``, so that a parse usually
-reads no database. The invariant: once the names were read, a store that does not answer leaves the last ones. Otherwise an outage
-would remove the DAGs of all tables.
+A file in ``[snowpack] home`` caches the names for ``[snowpack] table_cache_refresh``, so a parse usually reads no database. The
+invariant: if the store does not answer, the last names remain: an outage must not remove the DAGs of all tables.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STORE_TIMEOUT = timedelta(seconds=5)
-"""Well below the time that Airflow gives the parse of a DAG file."""
+"""Well below Airflow's time-out for parsing a DAG file."""
 ALL = 1_000_000
 
 
 def stored_table_names(
     store_conn_id: str | None = None, catalog_conn_id: str | None = None, *, clock: Callable[[], float] = time.time
 ) -> list[str]:
-    """Return ``database.table`` of each table as the catalog was last listed; it does not reach the catalog.
+    """Return ``database.table`` of each table as the catalog was last listed; this does not connect to the catalog.
 
     :param clock: returns seconds, as the times of files.
     :raises SnowpackError: the store cannot be read, and the names were never read before.

@@ -3,9 +3,9 @@
     TaskDagRuns().start(launch)
     run = ask_supervisor(GetDagRun(dag_id="ingest", run_id="r1"))
 
-The messages go to the task's supervisor, which calls the API server; in ``dag.test()``, which has no supervisor process, they are
-answered in the process itself. Whatever is not an answer is an error, and a refusal differs from an outage. The supervisor does
-not know pools; an Airflow connection for the REST API fills that gap.
+The messages go to the task's supervisor, which calls the API server; ``dag.test()``, which has no supervisor process, answers
+them in the process itself. Whatever is not an answer is an error, and a refusal differs from an outage. The supervisor cannot
+report pools; for these, an Airflow connection for the REST API is needed.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from airflow_snowpack.scheduling.airflow_port import EndsFound, EndsQuery, Launc
 
 REFUSED = range(400, 500)
 BATCH_SIZE = 100
-"""Runs that one step of a search reads."""
+"""How many runs one step of a search reads."""
 MOMENT = re.compile(r"\d{4}-?\d\d-?\d\dT\d\d:?\d\d:?\d\d")
 
 
 _asking = Lock()
-"""In ``dag.test()`` the answers of two threads would be exchanged."""
+"""In ``dag.test()``, two threads could receive each other's answers."""
 
 
 class Refused(Exception):
     """The API server refused the request.
 
     :ivar status: of HTTP.
-    :ivar is_airflows_own_not_found: the 404 comes from Airflow itself, and not from a proxy.
+    :ivar is_airflows_own_not_found: the 404 comes from Airflow itself, not from a proxy.
     """
 
     def __init__(self, status: int, message: str, code: str | None = None) -> None:
@@ -48,7 +48,7 @@ class Refused(Exception):
 def ask_supervisor(message: Any) -> Any:
     """Send a message to the task's supervisor.
 
-    :returns: the answer; ``None`` for a DAG run that should be started and exists already.
+    :returns: the answer; ``None`` when starting a DAG run that already exists.
     :raises Refused: the API server refused.
     :raises AirflowUnreachable: no answer, or an unexpected one.
     """
@@ -80,7 +80,7 @@ def _problem(status: Any, what: str, detail: Mapping[str, Any]) -> Refused | Air
 
 
 def _innermost(detail: Any) -> Any:
-    """Unwrap the API server's response from the supervisor's."""
+    """Return the API server's response inside the supervisor's."""
     while isinstance(detail, dict) and isinstance(detail.get("detail"), dict | str):
         detail = detail["detail"]
     return detail
@@ -115,7 +115,7 @@ def _find(message: Any, what: str) -> Any:
 class TaskDagRuns(AirflowDagRuns):
     """DAG runs as the task's supervisor reports them.
 
-    :param rest: reports pools; ``None`` where no connection to the REST API is configured.
+    :param rest: reports pools; ``None`` if no connection to the REST API is configured.
     :param patience: see :class:`.AirflowDagRuns`.
     """
 
@@ -158,7 +158,7 @@ class TaskDagRuns(AirflowDagRuns):
         return None if run is None else RunState(str(run.state.value), run.end_date, run.start_date)
 
     def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
-        """Return counts, and the ends that a requested search finds; all ends where the REST API can list them."""
+        """Return counts, and the ends that a requested search finds; all ends if the REST API can list them."""
         if self._rest is not None:
             return self._rest.ended_runs(asked)
         return {one.dag_id: self._ends_of(one) for one in asked}
@@ -192,7 +192,7 @@ class TaskDagRuns(AirflowDagRuns):
 
 
 def _latest_first(run_id: str) -> tuple[str, str]:
-    """Return a sort key by the timestamp in the run id, which Airflow and this package add; ids without one come last."""
+    """Return a sort key by the timestamp that Airflow and this package add to run ids; ids without one come last."""
     moment = MOMENT.search(run_id)
     digits = "" if moment is None else "".join(filter(str.isdigit, moment.group()))
     return "".join(chr(ord("9") - int(digit)) for digit in digits.ljust(14, "0")), run_id
