@@ -1,4 +1,4 @@
-"""Lineage: which operations read and wrote which tables, and which tables came from which."""
+"""Lineage: which operations read and wrote which tables, and each table's upstream and downstream tables."""
 
 import lazy_loader
 

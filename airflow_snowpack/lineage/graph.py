@@ -5,7 +5,7 @@
     [(edge.source, edge.target, edge.operation.kind) for edge in graph.edges]
     lineage.graph("lake.shop.orders")                                # upstream and downstream
 
-Each level costs one statement, whatever the number of its tables. The invariants: a table is in a graph once, so that cycles end;
+Each level costs one statement, regardless of the number of its tables. The invariants: a table is in a graph once, so cycles end;
 only what is shown is read, however often each pair was connected; and a table whose neighbours were left out is marked.
 """
 
@@ -42,8 +42,8 @@ class Direction(StrEnum):
 class Edge:
     """One table that was made from another.
 
-    :param operation: the newest operation that made it so.
-    :param operations: how many did, including those that were deleted since.
+    :param operation: the newest operation that did it.
+    :param operations: how many did it, including those that were deleted since.
     """
 
     source: str
@@ -59,7 +59,7 @@ class Node:
     """A table, or a dataset, in a graph.
 
     :param depth: how many steps from the requested table; negative for upstream tables.
-    :param written: the newest operation that wrote it; ``None`` when none is known.
+    :param written: the newest operation that wrote it; ``None`` if unknown.
     :param more: some of its neighbours are left out, because there are too many or they are too deep.
     """
 
@@ -70,7 +70,6 @@ class Node:
 
     @property
     def is_dataset(self) -> bool:
-        """Whether the name is a dataset's url."""
         return is_dataset(self.name)
 
 
@@ -84,12 +83,11 @@ class LineageGraph:
 
     @property
     def root(self) -> Node:
-        """The requested table."""
         return next(node for node in self.nodes if node.name == self.table)
 
     @property
     def is_known(self) -> bool:
-        """Whether any operation on the table is recorded."""
+        """Return whether any operation on the table is recorded."""
         return bool(self.edges) or self.root.written is not None
 
 
@@ -109,14 +107,14 @@ class Lineage:
     def graph(self, table: str, *directions: Direction, depth: int = DEPTH) -> LineageGraph:
         """Return the table with its upstream and downstream tables, not other tables downstream of a source.
 
-        :param table: its whole name, ``catalog.database.table``, or a dataset's url.
+        :param table: its full name, ``catalog.database.table``, or a dataset's URL.
         :param directions: only these; none for both.
-        :param depth: how many steps, from 0 to :data:`DEEPEST`; a higher number means that.
+        :param depth: how many steps, from 0 to :data:`DEEPEST`, which also replaces a higher number.
         """
         table = storable(table)
         walks = [self._walk(table, min(max(depth, 0), DEEPEST), direction) for direction in directions or Direction]
         depths: dict[str, int] = {table: 0}
-        for walk in walks:  # a table that is both upstream and downstream, which a cycle makes, is where it was found first
+        for walk in walks:  # a cycle makes a table both upstream and downstream: it is where it was found first
             depths = {**walk.depths, **depths}
         pairs = {(row.source, row.target): row for walk in walks for row in walk.rows}
         more = {name for walk in walks for name in walk.more}
@@ -134,7 +132,7 @@ class Lineage:
         walk = _Walk({table: 0}, [], set())
         frontier = [table]
         step = -1 if direction is Direction.UP else 1
-        for level in range(1, depth + 2):  # one level more than is shown, to mark where it continues
+        for level in range(1, depth + 2):  # one level more than shown, to mark where the graph continues
             following: list[str] = []
             for name, rows in self._neighbours_of(frontier, direction).items():
                 for place, row in enumerate(rows):
@@ -157,7 +155,7 @@ class Lineage:
         found: dict[str, list[Any]] = {name: [] for name in names}
         newest = sa.select(operation_edges).order_by(e.last_at.desc(), there).limit(self._neighbours + 1)
         for chunk in chunks(names):
-            # Each as a subquery, since only there a part of a union may have an order and a limit of its own on SQLite.
+            # In SQLite, only a subquery gives each part of a union its own order and limit.
             query = sa.union_all(*(sa.select(newest.where(here == name).subquery()) for name in chunk))
             for row in self._store.all(query):
                 found[row.target if direction is Direction.UP else row.source].append(row)

@@ -9,8 +9,8 @@
         rows=1_000,
     )
 
-The invariant: making one never fails, whatever its values, since it is made in the midst of the work. Invalid values are found,
-and logged, when it is recorded.
+The invariant: creating one never fails, whatever its values, since that happens in the midst of the work. Invalid values are
+found, and logged, when it is recorded.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class OperationKind(StrEnum):
 class TableAt:
     """An Iceberg table as it was at one snapshot.
 
-    :param table: the whole name, ``catalog.database.table``.
-    :param snapshot_id: ``None`` for a table that had none yet, or for unknown.
-    :param location: where the table lives, such as ``s3://lake/orders``, as OpenLineage names tables by it; ``None`` for unknown.
+    :param table: the full name, ``catalog.database.table``.
+    :param snapshot_id: ``None`` for a table without a snapshot, or if unknown.
+    :param location: the table's location, such as ``s3://lake/orders``, by which OpenLineage names tables; ``None`` if unknown.
     """
 
     table: str
@@ -52,7 +52,7 @@ class TableAt:
 
     @property
     def name(self) -> str:
-        """What lineage knows it by."""
+        """The table's name in the lineage."""
         return self.table
 
 
@@ -61,7 +61,7 @@ class DatasetAt:
     """A sharded dataset as one of its runs published it.
 
     :param url: the dataset's root, such as ``s3://lake/builds/orders``.
-    :param run_id: the run that was published; ``None`` for unknown.
+    :param run_id: the run that was published; ``None`` if unknown.
     """
 
     url: str
@@ -69,22 +69,22 @@ class DatasetAt:
 
     @property
     def name(self) -> str:
-        """What lineage knows it by: its url, without a slash at the end."""
+        """The dataset's name in the lineage: its URL, without a slash at the end."""
         return self.url.rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation, as it is recorded and as it is read back.
+    """One operation, as it is recorded and read back.
 
-    :param at: when its result could be seen, an aware moment.
+    :param at: when its result became visible, an aware time.
     :param inputs: what it read, :class:`TableAt` or :class:`DatasetAt`.
     :param outputs: what it wrote.
-    :param task: the try of a task that did it; ``None`` when no task was known.
-    :param job_id: the maintenance job that did it, if one did.
-    :param rows: how many rows it wrote; ``None`` for unknown.
-    :param detail: more about it, of what JSON can hold: the layers of a reduce, the result of an action.
-    :param operation_id: recording the same one again changes nothing.
+    :param task: the try of a task that ran it; ``None`` if no task was known.
+    :param job_id: the maintenance job that ran it, if any.
+    :param rows: how many rows it wrote; ``None`` if unknown.
+    :param detail: more about it, as JSON values: the layers of a reduce, the result of an action.
+    :param operation_id: recording the same operation again changes nothing.
     """
 
     kind: OperationKind

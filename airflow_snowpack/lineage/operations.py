@@ -7,9 +7,9 @@
     page = log.of_table("lake.shop.orders", limit=50)
     log.of_task("orders", "manual__1", "clean")
 
-The invariant: a record never fails the work that it describes. What the database refuses is undone to where the record began,
-logged, and the transaction around it continues; only a lost connection, or a conflict that the store repeats, is raised, since
-then the work itself has to be repeated. An operation that is recorded twice is there once.
+The invariant: a record never fails the work that it describes, and recording an operation twice stores it once. What the database
+refuses is rolled back to where the record began and logged, and the transaction around it continues; only a lost connection, or a
+conflict that the store retries, is raised, since the work itself must then be repeated.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ log = logging.getLogger(__name__)
 
 INPUT, OUTPUT = "input", "output"
 LONGEST_NAME = 1_000
-"""Longer than any table's name and any sane url; Postgres indexes no pair of names that takes a third of a page."""
+"""Longer than the name of any table and any reasonable URL; Postgres indexes no pair of names that takes a third of a page."""
 
 
 def _add_edges() -> Any:
-    """Keep each pair once, with its newest operation, in whatever order they arrive."""
+    """Return the statement that keeps each pair once, with its newest operation, in whatever order they arrive."""
     statement = insert(operation_edges)
     new, old = statement.excluded, operation_edges.c
     newer = new.last_at >= old.last_at
@@ -63,7 +63,7 @@ ADD_EDGES = PreparedStatement(_add_edges())
 
 
 def note_operation(store: Store, operation: Operation) -> bool:
-    """Record an operation in a transaction of its own; return whether it is recorded now. If not, the log has the reason."""
+    """Record an operation in a separate transaction; return whether it is recorded now. If not, the log has the reason."""
     try:
         return store.transact(lambda conn: record_operation(conn, operation))
     except (SQLAlchemyError, StoreError) as error:
@@ -75,7 +75,7 @@ def record_operation(conn: sa.Connection, operation: Operation) -> bool:
     """Record an operation in the caller's transaction.
 
     :returns: whether it is recorded now; if not, the log has the reason.
-    :raises DBAPIError: the whole transaction is to be repeated, or has lost its connection.
+    :raises DBAPIError: the whole transaction must be repeated, or has lost its connection.
     """
     try:
         with conn.begin_nested():
@@ -139,7 +139,7 @@ def _table_rows(operation: Operation) -> list[dict[str, Any]]:
 
 
 def _each_once(tables: Iterable[TableAt | DatasetAt]) -> Iterable[TableAt | DatasetAt]:
-    """Drop duplicates: a table may be named by its producer and by its reader; the one with a location is kept."""
+    """Drop duplicates: a table's producer and its reader may both name it; the one with a location is kept."""
     found: dict[Any, TableAt | DatasetAt] = {}
     for table in tables:
         version = table.snapshot_id if isinstance(table, TableAt) else table.run_id
@@ -157,7 +157,7 @@ def _checked(name: str) -> str:
 
 
 def _edge_rows(operation: Operation) -> list[dict[str, Any]]:
-    # Sorted, so that two transactions that touch the same pairs wait for each other and never lock crosswise.
+    # Sorted: two transactions that touch the same pairs wait for each other and cannot deadlock.
     pairs = sorted({(source.name, target.name) for source in operation.inputs for target in operation.outputs})
     at = operation.at.astimezone(UTC)
     newest = {"operation_id": operation.operation_id, "operations": 1, "first_at": at, "last_at": at}
@@ -179,11 +179,11 @@ class OperationLog:
     def of_table(self, name: str, *, limit: int = 50, after: str | None = None) -> Page[Operation]:
         """Return a page of the operations that read or wrote a table, the newest first.
 
-        :param name: the table's, with its catalog, or a dataset's url.
+        :param name: the table's, with its catalog, or a dataset's URL.
         :param after: the ``next`` of the page before.
         :raises InvalidCursor: ``after`` is not the cursor of a page.
         """
-        # One walk down the index for each of the two roles: the newest of both are among the newest of each.
+        # One index scan for each role: the newest of both roles are among the newest of each.
         queries = [_newest(storable(name), role, limit + 1, after) for role in (INPUT, OUTPUT)]
         return self._page(self._store.all(sa.union_all(*queries)), limit)
 
@@ -193,14 +193,14 @@ class OperationLog:
         return self._page(self._store.all(newest.limit(limit + 1)), limit)
 
     def knows(self, name: str) -> bool:
-        """Return whether anything read or wrote a table."""
+        """Return whether any operation read or wrote a table."""
         t = operation_tables.c
         return self._store.first(sa.select(t.at).where(t.name == storable(name)).limit(1)) is not None
 
     def full_name(self, given: str, catalog: str) -> str:
-        """Return the name with its catalog that lineage has for a name that may be without one.
+        """Return the name with its catalog in the lineage, for a name that may lack one.
 
-        ``shop.orders`` and ``lake.shop.orders`` become ``lake.shop.orders``; a dataset's url, and a recorded table of another
+        ``shop.orders`` and ``lake.shop.orders`` become ``lake.shop.orders``; a dataset's URL, and a recorded table of another
         catalog, stay as they are.
 
         :param catalog: the installation's.
@@ -230,7 +230,7 @@ class OperationLog:
         return [found[operation_id] for operation_id in reversed(ids) if operation_id in found]
 
     def last_written(self, names: Collection[str]) -> dict[str, Operation]:
-        """Return the newest operation that wrote each of the tables, where there is one."""
+        """Return the newest operation that wrote each of the tables, if any."""
         ids: dict[str, str] = {}
         for chunk in chunks(list(names)):
             newest = sa.union_all(*(_newest(name, OUTPUT, 1, None) for name in chunk))
@@ -240,7 +240,6 @@ class OperationLog:
         return {name: found[operation_id] for name, operation_id in ids.items() if operation_id in found}
 
     def named(self, operation_ids: Any) -> dict[str, Operation]:
-        """Return operations by their ids."""
         t, ids = operation_tables.c, list(operation_ids)
         in_order = sa.select(operation_tables).order_by(t.operation_id, t.role, t.ordinal)
         rows = self._store.all_by_key(sa.select(operations), operations.c.operation_id, ids)
@@ -250,7 +249,7 @@ class OperationLog:
 def _newest(name: str, role: str, limit: int, after: str | None) -> sa.Select[Any]:
     t, order = operation_tables.c, NEWEST_OF_TABLE_FIRST
     query = sa.select(t.name, t.at, t.operation_id).where(t.name == name, t.role == role, *order.beyond(after))
-    # As a subquery, since only there each part of a union may have an order and a limit of its own on SQLite.
+    # In SQLite, only a subquery gives each part of a union its own order and limit.
     return sa.select(query.order_by(*order.order()).limit(limit).subquery())
 
 
@@ -277,12 +276,12 @@ def _table_from(row: Any) -> TableAt | DatasetAt:
 
 
 def is_dataset(name: str) -> bool:
-    """Return whether a name is a dataset's url; a table's name has no colon and no slash."""
+    """Return whether a name is a dataset's URL; a table's name has no colon and no slash."""
     return "/" in name or ":" in name
 
 
 def chunks(values: list[str]) -> list[list[str]]:
-    """The values in parts that one statement takes."""
+    """Split values into parts that fit into one statement."""
     return [values[start : start + MAX_NAMES_PER_STATEMENT] for start in range(0, len(values), MAX_NAMES_PER_STATEMENT)]
 
 
@@ -301,7 +300,7 @@ EDGES = RetainedRows(
 
 
 def forget_operations(store: Store, *, keep: timedelta = KEEP) -> int:
-    """Delete what is older, a batch at most, as it is called again and again; return how many operations went."""
+    """Delete at most one batch of older operations, as this is called repeatedly; return how many were deleted."""
     before = age_limit(store.clock(), keep)
     gone = prune_batch(store, OPERATIONS, before).rows[operations.name]
     prune_batch(store, EDGES, before)
