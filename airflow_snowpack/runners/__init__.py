@@ -1,4 +1,4 @@
-"""Entries and runners: what a task runs outside of its own process, and where it runs.
+"""Entries and runners: what a task runs outside of its process, and where it runs.
 
     exchange = Exchanges(Path("/var/lib/snowpack")).begin("dag/run/score/-1", attempt_id)
     exchange.write_input("flights", reader)

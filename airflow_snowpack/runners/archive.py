@@ -2,8 +2,8 @@
 
     (folder / PROGRAM).write_bytes(program())               # python entry_process.pyz FOLDER
 
-The archive contains the modules of this package that need no other one. They have another name in it, so that they are used also
-where an image has this package in another version.
+The archive contains the modules of this package that need no other one, under another package name: an image with another version
+of this package uses them, too.
 """
 
 from __future__ import annotations
@@ -38,11 +38,10 @@ sys.exit(main(Path(sys.argv[1])))
 
 @lru_cache(maxsize=1)
 def program() -> bytes:
-    """Return the content of the archive."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
         archive.writestr("__main__.py", MAIN)
-        # The names of all packages above the modules; parents[-1] of a path is the folder itself.
+        # All packages above the modules; parents[-1] of a path is the folder itself.
         packages = {parent for name in MODULES for parent in Path(OWN_NAME, *name.split(".")).parents[:-1]}
         for package in sorted(packages):
             archive.writestr(f"{package.as_posix()}/__init__.py", "")

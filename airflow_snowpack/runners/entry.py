@@ -4,7 +4,7 @@
     ModuleEntry("score", source="def score(flights): ...")       # the text of a decorated function
     ShellEntry(("score", "--in", "{inputs}/flights", "--out", "{outputs}/scored.parquet"), outputs=("scored",))
 
-An entry is validated when it is declared, in the DAG file, before anything runs.
+An entry is validated in the DAG file that declares it, before anything runs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ NAME_FORM = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ModuleEntry:
-    """Calls a Python function in a process of its own.
+    """Calls a Python function in a separate process.
 
-    :param function: ``package.module:function``, also ``package.module:Class.method``; with ``source``, the name of a function
-        that the text defines.
-    :param source: Python text that defines the function. It is written to the exchange folder as a module of its own, so that it
-        runs where its DAG file does not exist. It has to import what it uses.
+    :param function: ``package.module:function``, also ``package.module:Class.method``; with ``source``, a name that it defines.
+    :param source: Python text that defines the function and imports what it uses. It becomes a module in the exchange folder, and
+        runs where its DAG file does not exist.
     :raises InvalidEntry: the function is not in this form.
     """
 
@@ -57,8 +56,7 @@ class ShellEntry:
         folders as the entry sees them; no other braces, quotes, spaces or dollar signs are interpreted.
     :param outputs: the names of the tables that the command writes, each as the Parquet file ``{outputs}/NAME.parquet`` or as a
         folder ``{outputs}/NAME/`` of Parquet files.
-    :raises InvalidEntry: the command is empty or one text, an argument is not a text or contains NUL, or an output's name is
-        invalid or used twice.
+    :raises InvalidEntry: the command is empty or one text, an argument is not text or has NUL, or an output has an unusable name.
     """
 
     command: tuple[str, ...]
@@ -91,8 +89,8 @@ class InputTable:
     :param form: what the function receives: ``pyarrow.Table``, ``pandas.DataFrame``, ``polars.DataFrame``, ``polars.LazyFrame``
         or ``pyarrow.RecordBatchReader`` (values of :class:`airflow_snowpack.interim.forms.Form`). ``None``: what the annotation
         of the function's parameter names where the entry runs; ``pyarrow.Table`` without an annotation.
-    :param reference: the JSON of the reference, which the function receives instead when ``form`` is ``None`` and its parameter
-        is annotated ``TableRef`` or ``ViewRef``.
+    :param reference: the reference as JSON, which the function receives instead if ``form`` is ``None`` and its parameter is
+        annotated ``TableRef`` or ``ViewRef``.
     """
 
     name: str

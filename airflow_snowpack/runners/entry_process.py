@@ -1,13 +1,12 @@
-"""Calls the function of a module entry: the program that runs inside of a subprocess, a container or a pod.
+"""Calls the function of a module entry: the program that runs inside a subprocess, a container or a pod.
 
     python /snowpack/entry_process.pyz /snowpack
 
-The archive is in the exchange folder, and contains this module with those that it imports. It needs Python 3.11 and nothing else;
-pyarrow where the function receives or returns tables. It reads the call, decodes the arguments, imports and calls the function,
-and writes its result or its error.
+The archive is in the exchange folder, and contains this module with those that it imports. It needs only Python 3.11, and pyarrow
+if the function receives or returns tables. It reads the call, decodes the arguments, calls the function, and writes the outcome.
 
 Tables travel as files: to the function as Parquet, and back as Arrow streams, which keep every type of Arrow. Records of
-``logging`` are written to stderr, each on a line of the mark and JSON, so that they keep their level.
+``logging`` are written to stderr, each on a line of the mark and JSON, to keep their level.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ CALL, RESULT, INPUTS, OUTPUTS = "call.json", "result.json", "inputs", "outputs"
 SOURCE, SOURCE_MODULE = "source", "snowpack_task_function"
 LOG_LEVEL = "SNOWPACK_LOG_LEVEL"
 MAX_RECORD_BYTES = 128 * 1024
-"""Of a record of ``logging``, whose text may be a traceback."""
+"""The size of a ``logging`` record, whose text may be a traceback."""
 MAX_TEXT = 10_000
 BATCH_ROWS = 64 * 1024
 SUCCEEDED, FAILED = 0, 1
@@ -53,9 +52,9 @@ class NoLibrary(ImportError):
 
 
 def library(name: str) -> Any:
-    """Return a module of this package that converts tables, as it is in the archive.
+    """Return a module of this package that converts tables.
 
-    It is loaded from there also where airflow_snowpack is installed, perhaps in another version.
+    It is loaded from the archive even where airflow_snowpack is installed, perhaps in another version.
     """
     return importlib.import_module(f"{__name__.partition('.')[0]}.{name}")
 
@@ -110,7 +109,7 @@ class EntryCall:
         self._frames: list[tuple[Any, str]] = []  # returned frames, and where they are in the result
 
     def run(self) -> dict[str, Any]:
-        """Call the function; return its result as JSON, with all tables in it written.
+        """Call the function; return its result as JSON, after writing all tables in it.
 
         :raises Unresolved: there is no such function.
         :raises UnusableTable: a table cannot arrive in the requested form.
@@ -146,7 +145,7 @@ class EntryCall:
             return library("decorators.parameters").Parameters.of(function).form_of(name)
         except TypeError as unknown:
             raise UnusableTable(str(unknown)) from unknown
-        except ValueError:  # of a function written in C
+        except ValueError:  # a function written in C
             return self._forms.Form.ARROW
 
     def _frame(self, name: str, form: Any, reference: Any) -> Any:
@@ -172,7 +171,7 @@ class EntryCall:
             return None
         if (arrived := next((reference for frame, reference in self._arrived if frame is value), None)) is not None:
             return arrived
-        # Once, where it is returned twice: a reader has its rows only once.
+        # Written once even if it is returned twice: a reader has its rows only once.
         place = next((place for place, (frame, _) in enumerate(self._frames) if frame is value), len(self._frames))
         if place == len(self._frames):
             self._frames.append((value, path))
@@ -190,7 +189,7 @@ class EntryCall:
 def resolve(path: str) -> Callable[..., Any]:
     """Import the function ``package.module:name``.
 
-    :raises Unresolved: the module does not exist, or has nothing of this name that can be called.
+    :raises Unresolved: the module does not exist, or has nothing callable with this name.
     :raises Exception: importing the module raised it.
     """
     module_name, _, name = path.partition(":")
@@ -218,7 +217,7 @@ def _parameter_names(function: Callable[..., Any], positional: int) -> Iterator[
     """Yield the parameter of each positional argument."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except ValueError:  # of a function written in C
+    except ValueError:  # a function written in C
         parameters = []
     for place in range(positional):
         parameter = parameters[min(place, len(parameters) - 1)] if parameters else None
@@ -241,7 +240,6 @@ class Records(logging.Handler):
         self._file = os.dup(2)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
         try:
             text = self.format(record)
             line = self._line(record, text)
@@ -259,7 +257,7 @@ class Records(logging.Handler):
 
 
 def set_up_logging(mark: str) -> None:
-    """Have records of ``logging`` keep their level, and each line of ``print`` leave the process at once."""
+    """Make records of ``logging`` keep their level, and each line of ``print`` leave the process at once."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     level = os.environ.get(LOG_LEVEL, "INFO").upper()
@@ -276,7 +274,7 @@ def set_up_logging(mark: str) -> None:
 def main(folder: Path) -> int:
     """Make the call, and write its result; return the exit code."""
     call = json.loads((folder / CALL).read_text(encoding="utf-8"))
-    # In place of the archive: what the task can import, or the working directory of the image. Processes that the function starts
+    # Replaces the archive: what the task can import, or the working directory of the image. Processes that the function starts
     # import its source from the same path.
     sys.path[:1] = [path for path in call["path"] or [os.getcwd()] if path not in sys.path[1:]]
     sys.path.append(str(folder / SOURCE))
@@ -301,7 +299,7 @@ def main(folder: Path) -> int:
 
 
 def printable(text: str) -> str:
-    """Return the text without halves of characters, such as those of names of files, which no log can store."""
+    """Return the text without lone surrogates, which names of files may contain and no log can store."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -314,7 +312,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _write(folder: Path, result: dict[str, Any]) -> None:
-    """Write the result as a whole: a process that is killed leaves none."""
+    """Write the result atomically: a process that is killed leaves none."""
     unfinished = folder / f"{RESULT}.unfinished"
     unfinished.write_text(json.dumps(result), encoding="utf-8")
     unfinished.replace(folder / RESULT)

@@ -24,7 +24,7 @@ KNOBS = (LOG_LEVEL,)
 def added_environment(entry: Entry, *, isolated: bool, command_env: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """Return the variables on top of those that the runner starts from.
 
-    :param isolated: whether that is an image's environment; otherwise it is the worker's.
+    :param isolated: whether the runner starts from an image's environment instead of the worker's.
     :param command_env: from the user; may be secret.
     :param own: the worker's environment.
     :raises InvalidEntry: a name or a value cannot be that of a variable. The error contains no value.

@@ -42,7 +42,7 @@ class FunctionNotFound(EntryError, kind=Kind.MISCONFIGURED):
 class EntryFailed(EntryError, kind=Kind.FAILED):
     """The entry ended with an error.
 
-    :ivar exit_code: negative when a signal ended it.
+    :ivar exit_code: negative if a signal ended it.
     """
 
     def __init__(self, exit_code: int, advice: str = "Its output in the task log shows the reason.") -> None:
@@ -131,10 +131,10 @@ class ExchangeFolderUnusable(EntryError, kind=Kind.MISCONFIGURED):
 
 
 def ending(exit_code: int) -> str:
-    """Return how a process ended, in words: ``with exit code 3``, ``by the signal SIGKILL``, ``with exit code 137 (SIGKILL)``."""
+    """Describe how a process ended: ``with exit code 3``, ``by the signal SIGKILL``, ``with exit code 137 (SIGKILL)``."""
     if exit_code < 0:
         return f"by the signal {_signal(-exit_code)}"
-    # A container, like a shell, reports a signal as 128 and its number.
+    # A container, like a shell, reports a signal as 128 plus its number.
     return f"with exit code {exit_code}" + (f" ({_signal(exit_code - 128)})" if 128 < exit_code <= 128 + 31 else "")
 
 

@@ -72,9 +72,9 @@ ERRORS: dict[str, Callable[[str, Mapping[str, Any]], Exception]] = {
     "no library": lambda function, found: LibraryMissing(_text(found, "text")),
 }
 MAX_RESULT_BYTES = 64 * 1024 * 1024
-"""Of the JSON of a result, which the task has in memory."""
+"""The size of a result's JSON, which the task holds in memory."""
 DAMAGED = (ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError)
-"""What reading JSON raises that ``entry_process.py`` has not written."""
+"""The errors of reading JSON that ``entry_process.py`` has not written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,10 @@ class OutputTable:
 class EntryResult:
     """What a successful entry returned.
 
-    :param value: a module entry's: what the function returned, with an :class:`OutputTable` in place of each frame, at any depth
-        of lists, tuples and dictionaries; references are the JSON that they were, and so is a ``pyarrow.Table`` that the function
-        received with a reference and returned unchanged. A shell entry's: ``None`` without outputs, the :class:`OutputTable` of
-        its only output, or a dictionary of them by name.
+    :param value: of a module entry, what the function returned, with an :class:`OutputTable` instead of each frame, at any depth
+        of lists, tuples and dictionaries; references are unchanged JSON, and so is a ``pyarrow.Table`` that the function received
+        with a reference and returned unchanged. Of a shell entry, ``None`` without outputs, the :class:`OutputTable` of its only
+        output, or a dictionary of them by name.
     :param outputs: the names of all tables in it, in order.
     :param ignored: the names of files and folders in ``outputs/`` that belong to no declared output.
     """
@@ -106,7 +106,7 @@ class Exchange:
 
     :param folder: exists, with the folders ``inputs`` and ``outputs``; see :meth:`Exchanges.begin`.
     :param on_end: called with ``None`` to remove the folder, and otherwise with how long another process may need it.
-    :param entry: what runs, when another process has declared it; see :meth:`Exchanges.resume`.
+    :param entry: what runs, if another process has declared it; see :meth:`Exchanges.resume`.
     """
 
     def __init__(self, folder: Path, on_end: Callable[[timedelta | None], None], entry: Entry | None = None) -> None:
@@ -119,12 +119,12 @@ class Exchange:
         self._outputs: CommandOutputs | FunctionOutputs | None = None
 
     def write_input(self, name: str, batches: pa.RecordBatchReader | pa.Table) -> int:
-        """Write the Parquet file ``inputs/NAME/part-0.parquet`` batch by batch, with exactly these types; return the rows.
+        """Write the Parquet file ``inputs/NAME/part-0.parquet`` batch by batch, with exactly these types; return the row count.
 
         An input without rows has a file with the schema.
 
-        :raises InvalidEntry: the name is invalid or was written already.
-        :raises UnusableInput: Parquet cannot store a column of it without a change.
+        :raises InvalidEntry: the name is invalid or was already written.
+        :raises UnusableInput: Parquet cannot store a column unchanged.
         """
         check_name("inputs", name)
         if name in self._inputs:
@@ -133,7 +133,7 @@ class Exchange:
         folder = self.folder / INPUTS / name
         folder.mkdir()
         rows = write_parquet(folder / "part-0.parquet", batches, name)
-        # For the user of an image, whatever the umask is; the exchange folder itself decides who may enter.
+        # Readable for the user of an image, whatever the umask is; the exchange folder itself decides who may enter.
         folder.chmod(0o755)
         (folder / "part-0.parquet").chmod(0o644)
         return rows
@@ -149,7 +149,7 @@ class Exchange:
         """Declare what runs.
 
         :param args: of a module entry: JSON values, dates and times, ``bytes``, ``Decimal``, tuples, and an :class:`InputTable`
-            for each table, at any depth of lists, tuples and dictionaries. References stay the JSON that they are.
+            for each table, at any depth of lists, tuples and dictionaries. References stay JSON.
         :param command_env: environment variables; kept in memory, never written to the folder.
         :raises UnusableInput: an argument of another type.
         :raises InvalidEntry: a shell entry with arguments, or an :class:`InputTable` for an input that was not written.
@@ -170,8 +170,7 @@ class Exchange:
     def invocation(self, *, isolated: bool, inside: str | None, python: str | None = None) -> Invocation:
         """Write what the entry needs, and return what the runner runs.
 
-        :param isolated: see :class:`Runner`.
-        :param inside: see :class:`Runner`.
+        :param isolated, inside: see :class:`Runner`.
         :param python: the interpreter that runs a module entry, which then imports only its own modules; ``None``: the worker's
             for a subprocess, with the worker's modules, and ``python3`` in an image.
         :raises InvalidEntry: a variable of ``command_env`` is unusable.
@@ -194,10 +193,10 @@ class Exchange:
         return Invocation((python, f"{inside}/{PROGRAM}", inside), environment, self.folder, inside, mark)
 
     def result(self, exit_code: int) -> EntryResult:
-        """Return what the entry returned; outputs are checked and not read.
+        """Return what the entry returned; outputs are checked, but not read.
 
         :param exit_code: from :meth:`Runner.run`.
-        :raises EntryFailed: it ended by an error of its own.
+        :raises EntryFailed: it ended with an error.
         :raises EntryRaised: the function raised.
         :raises FunctionNotFound: there is no such function where the entry ran.
         :raises LibraryMissing: the function has tables, and the image has no pyarrow.
@@ -218,7 +217,7 @@ class Exchange:
         return EntryResult(value, entry.outputs, outputs.ignored)
 
     def output(self, name: str) -> pa.RecordBatchReader:
-        """Return the rows of an output, batch by batch, in the types in which the entry wrote them.
+        """Return the rows of an output, batch by batch, in the types that the entry wrote.
 
         :raises UnusableOutputFile: it cannot be read.
         """
@@ -227,13 +226,13 @@ class Exchange:
         return self._outputs.read(name)
 
     def remove(self) -> None:
-        """Remove the folder. What another user's entry has left, and cannot be removed, is logged."""
+        """Remove the folder. Files that belong to another user and cannot be removed are logged."""
         self._on_end(None)
 
     def leave(self, *, needed_for: timedelta = timedelta(0)) -> None:
         """Leave the folder to another process, which continues with :meth:`Exchanges.resume`.
 
-        :param needed_for: how long a sweep takes the folder for used.
+        :param needed_for: how long a sweep considers the folder used.
         """
         self._on_end(needed_for)
 
@@ -274,7 +273,7 @@ class Exchange:
 
     def _result_file(self, entry: ModuleEntry) -> dict[str, Any]:
         try:
-            # Not through a link, to whichever file of the worker, and not from a device, which has no end.
+            # O_NOFOLLOW: a link could lead to any file of the worker. O_NONBLOCK: a device has no end.
             with open(os.open(self.folder / RESULT, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise ResultMissing(f"{RESULT} is not a regular file")
@@ -314,6 +313,6 @@ def _text(found: Mapping[str, Any], field: str) -> str:
 
 
 def in_command(command: Iterable[str], *, inputs: str, outputs: str) -> tuple[str, ...]:
-    """Return the command with the paths of the folders in place of ``{inputs}`` and ``{outputs}``."""
+    """Return the command with the paths of the folders for ``{inputs}`` and ``{outputs}``."""
     paths = {"{inputs}": inputs, "{outputs}": outputs}
     return tuple(re.sub(r"\{inputs\}|\{outputs\}", lambda found: paths[found[0]], argument) for argument in command)

@@ -5,13 +5,13 @@
         ...
     exchanges.sweep()
 
-A folder is removed by its task, or by the supervisor of a task that was killed. What is left is removed by the next attempt of
-the same task instance, or after a day by any other entry on this worker, or by a sweep. A folder that a deferred task has
-left counts as used for as long as the task may wait.
+A folder is removed by its task, or by the supervisor of a task that was killed. Otherwise the next attempt of the same task
+instance removes it or, after a day, any other entry on this worker, or a sweep. A folder that a deferred task has left counts as
+used for as long as the task may wait.
 
 The invariant: a folder that a live process uses is not removed by another one. Its user holds a lock on the file ``in_use``, and
-touches it every minute, for a file system that does not pass locks on to other hosts. An entry may replace that file by a link,
-which is not followed, or take the folder for the user of its image, which affects no other entry.
+touches it every minute, for a file system that does not pass on locks to other hosts. An entry may replace that file by a link,
+which is not followed, or change the folder's owner to the user of its image, which affects no other entry.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Exchanges:
     def begin(self, task: str, attempt: str, *, shared: bool = False) -> Exchange:
         """Create the folder of this attempt, and remove those that earlier attempts of the task instance have left.
 
-        :param task: the task instance, ``dag/run/task/map_index``; a part of the folder's name as a hash.
+        :param task: the task instance, ``dag/run/task/map_index``; its hash is part of the folder's name.
         :param attempt: the id of the attempt.
-        :param shared: whether the entry may run as another user, as in a container or pod: then every user who knows the
-            folder's name can read it and write its outputs.
+        :param shared: whether the entry may run as another user, as in a container or pod: every user with the folder's name can
+            then read it and write its outputs.
         :raises ExchangeFolderUnusable: the folder cannot be created.
         """
         folder = self.root / f"{self._prefix(task)}{_hash(attempt)}-{secrets.token_hex(4)}"
@@ -115,7 +115,7 @@ class Exchanges:
         return f"{PREFIX}{_hash(f'{self._installation}/{task}' if self._installation else task)}-"
 
     def _now(self) -> float:
-        """Return the time of the file system, which the times of the folders are compared with."""
+        """Return the time of the file system, for comparison with the times of the folders."""
         with tempfile.TemporaryFile(dir=self.root) as new:
             return os.fstat(new.fileno()).st_mtime
 
@@ -151,7 +151,7 @@ class _Use:
             os.utime(self._lock)
             until = os.fstat(self._lock).st_mtime + needed_for.total_seconds()
             os.utime(self._lock, (until, until))
-        except OSError as error:  # an image may have taken the files for its own user
+        except OSError as error:  # an image may have changed the owner of the files
             log.warning(
                 "The exchange folder %s is kept for a day only: its time cannot be set (%s)", self._folder, error.strerror
             )
@@ -165,14 +165,14 @@ class _Use:
 
 
 def _last_use(folder: Path, now: float) -> float:
-    """Return when a process has used the folder last; now, if it is being removed."""
+    """Return when a process last used the folder; now, if it is being removed."""
     try:
         begun = folder.lstat().st_mtime
     except FileNotFoundError:
         return now
     try:
         return max(begun, (folder / IN_USE).lstat().st_mtime)
-    except OSError:  # it does not exist, or is not this user's to look at
+    except OSError:  # it does not exist, or this user may not read it
         return begun
 
 
@@ -198,7 +198,7 @@ def _remove(folder: Path) -> bool:
     """Remove a folder; return whether it is gone."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
-        for path, _, _ in os.walk(folder):  # a folder may be read-only, which the owner can change
+        for path, _, _ in os.walk(folder):  # a folder may be read-only; its owner can change that
             try:
                 os.chmod(path, 0o700)
             except OSError:

@@ -1,11 +1,11 @@
-"""What a runner runs, and what a runner is.
+"""The protocol of a runner, and what it runs.
 
     class PrintingRunner:
         isolated, inside = True, "/snowpack"
         def run(self, invocation, on_line): ...
         def stop(self): ...
 
-The invariant: an invocation contains everything that the entry receives, and nothing in it is ever interpreted by a shell.
+The invariant: an invocation contains everything that the entry receives, and no shell ever interprets it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ class Invocation:
         image's for a container or a pod. Its values may be secret, and are not part of ``repr``.
     :param folder: the exchange folder as the task sees it.
     :param inside: the exchange folder as the entry sees it.
-    :param mark: starts the lines that carry a record of Python's ``logging``, for :class:`OutputLines`; ``None`` when the entry
-        writes none.
+    :param mark: starts each line with a record of Python's ``logging``, for :class:`OutputLines`; ``None`` if there are none.
     """
 
     argv: tuple[str, ...]
@@ -53,9 +52,8 @@ class OutputLine:
 class Runner(Protocol):
     """Runs an entry, and ends everything that it has started.
 
-    :ivar isolated: whether the entry runs in an environment of its own, a container or a pod, which has none of the worker's
-        variables, files and modules.
-    :ivar inside: the path of the exchange folder inside of that environment; ``None``: the same path as for the task.
+    :ivar isolated: whether the entry runs in a container or a pod, without the worker's variables, files and modules.
+    :ivar inside: the path of the exchange folder in the container or pod; ``None``: the same path as for the task.
     """
 
     isolated: bool
@@ -74,9 +72,8 @@ class Runner(Protocol):
         ...
 
     def stop(self) -> None:
-        """End the entry with everything that it has started, and have :meth:`run` raise :class:`EntryCancelled`.
+        """End the entry with everything that it has started; :meth:`run` raises :class:`EntryCancelled`.
 
-        May be called from any thread, from a signal handler, before :meth:`run` and several times. It returns without waiting
-        for the end.
+        Callable from any thread, from a signal handler, before :meth:`run` and repeatedly. Returns without waiting for the end.
         """
         ...

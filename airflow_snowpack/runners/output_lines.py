@@ -6,7 +6,7 @@
     lines.close()                                       # passes on what has no end of line
 
 A line of stdout has the level ``INFO``, one of stderr ``ERROR``. A record of Python's ``logging`` in a module entry is a line of
-the mark and JSON, which ``entry_process.py`` writes, and keeps its own level; JSON that is not a record is a line like any other.
+the mark and JSON, which ``entry_process.py`` writes, and keeps its own level; JSON that is not a record is an ordinary line.
 
 Memory does not grow with the output: a line is cut after ``MAX_LINE_BYTES``, and its end shows how much was left out. Lines end
 with a line feed, a carriage return, or both. Bytes that are not UTF-8 become U+FFFD, and control characters other than tabs and
@@ -27,7 +27,7 @@ from airflow_snowpack.runners.invocation import OutputLine
 
 MAX_LINE_BYTES = 16 * 1024
 CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\x1b"}
-# Others move the cursor of a terminal that shows the log, or write to its clipboard.
+# Other escape sequences move the cursor of a terminal that shows the log, or write to its clipboard.
 NOT_A_COLOR = re.compile(r"\x1b(?!\[[0-9;:]*m)")
 
 
@@ -43,10 +43,10 @@ LEVELS = {Stream.STDOUT: logging.INFO, Stream.STDERR: logging.ERROR}
 
 @dataclass(slots=True)
 class _Unfinished:
-    """The line that a stream is in the middle of.
+    """The incomplete line of a stream.
 
     :ivar cut: how many of its bytes were left out.
-    :ivar ended_with_return: whether the byte before was a carriage return: a line feed after it does not end another line.
+    :ivar ended_with_return: whether the byte before was a carriage return: a line feed after it ends no other line.
     """
 
     data: bytearray = field(default_factory=bytearray)
@@ -55,7 +55,7 @@ class _Unfinished:
 
 
 class OutputLines:
-    """Splits the output of one entry into lines. Not for several threads at once.
+    """Splits the output of one entry into lines. Not thread-safe.
 
     :param on_line: receives each line.
     :param mark: of the invocation: what starts a line that carries a record of ``logging``; ``None`` for a shell entry.
@@ -87,7 +87,7 @@ class OutputLines:
                 self._finish(stream)
 
     def _extend(self, line: _Unfinished, data: bytes) -> None:
-        # What follows a mark may be a long record.
+        # A long record may follow a mark.
         limit = MAX_LINE_BYTES if self._mark is None else MAX_LINE_BYTES + MAX_RECORD_BYTES
         room = max(0, limit - len(line.data))
         line.data += data[:room]
@@ -98,7 +98,7 @@ class OutputLines:
         data, cut = bytes(line.data), line.cut
         line.data.clear()
         line.cut = 0
-        # A program that prints without an end of line may precede a record.
+        # A program may print text without an end of line before a record.
         before, marked, after = data.partition(self._mark) if self._mark else (data, b"", b"")
         record = _record(after) if marked and not cut else None
         if record is None:
@@ -117,7 +117,7 @@ def _plain(stream: Stream, data: bytes, cut: int) -> OutputLine:
 
 
 def loggable(data: bytes) -> str:
-    """Return bytes as a text that a log can store and a terminal can show."""
+    """Return bytes as text that a log can store and a terminal can show."""
     return NOT_A_COLOR.sub(r"\\x1b", data.decode("utf-8", "replace").translate(CONTROL_CHARACTERS))
 
 
@@ -130,7 +130,7 @@ def _record(data: bytes) -> OutputLine | None:
         return None
     if type(level) is not int or not isinstance(logger, str):
         return None
-    # JSON may contain halves of characters, which no log can store.
+    # JSON may contain lone surrogates, which no log can store.
     lines = [loggable(line.encode("utf-8", "replace")) for line in text.split("\n")]
     return OutputLine(
         "\n".join(lines), max(logging.DEBUG, min(level, logging.CRITICAL)), loggable(logger.encode("utf-8", "replace"))

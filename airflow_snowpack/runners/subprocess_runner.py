@@ -3,10 +3,10 @@
     runner = SubprocessRunner()
     code = runner.run(invocation, on_line)
 
-The entry starts in a session of its own under a supervisor (``supervisor.py``), with the worker's environment, without standard
-input, and in the exchange folder. The invariant: when :meth:`run` has ended, or the task or the supervisor was killed, no process
-of the entry is left, also none that left its process group or session. While an entry runs, this process is a subreaper: if both
-supervisors are killed, it becomes the parent of what they leave, and ends it.
+The entry starts in a new session under a supervisor (``supervisor.py``), with the worker's environment, without standard input,
+and in the exchange folder. The invariant: when :meth:`run` has ended, or the task or the supervisor was killed, no process of the
+entry is left, even if it left its process group or session. While an entry runs, this process is a subreaper: if both supervisors
+are killed, it becomes the parent of their processes, and ends them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,6 @@ class SubprocessRunner:
         return self._exit_code(invocation, found, supervisor.returncode)
 
     def stop(self) -> None:
-        """End the entry; see :meth:`Runner.stop`."""
         self._is_stopped = True
         self._request_end()
 
@@ -98,7 +97,7 @@ class SubprocessRunner:
             for fd in (control, reported):
                 os.close(fd)
         self._control = held
-        if self._is_stopped:  # before there was anything to end
+        if self._is_stopped:  # stopped before there was anything to end
             self._request_end()
         return supervisor, status
 
@@ -120,7 +119,7 @@ class SubprocessRunner:
                     else:
                         selector.unregister(key.fd)
                         is_running = is_running and key.fd != status
-        for fd, stream in streams.items():  # a process of another user, which nothing can end, may hold the pipes
+        for fd, stream in streams.items():  # a process of another user, which nothing can end, may still have the pipes
             while data := _available(fd):
                 lines.feed(stream, data)
         lines.close()
@@ -151,7 +150,7 @@ class SubprocessRunner:
                     return  # the supervisor has ended
 
     def _end(self, supervisor: subprocess.Popen[bytes], status: int, own_children: frozenset[int]) -> None:
-        """Wait until no process is left, and end those of supervisors that were killed."""
+        """Wait until no process is left; end the processes of killed supervisors."""
         os.set_blocking(status, True)
         while os.read(status, READ_BYTES):
             continue
@@ -186,9 +185,9 @@ class _Supervisors:
             return supervisor
 
     def end(self, supervisor: subprocess.Popen[bytes], own_children: frozenset[int]) -> list[int]:
-        """Wait for its end; if it was killed, end what it has left. Returns the processes that could not be ended.
+        """Wait for its end; if it was killed, end its processes. Return those that could not be ended.
 
-        :param own_children: that this process had before the entry. No other entry starts meanwhile.
+        :param own_children: the children that this process had before the entry. No other entry starts meanwhile.
         """
         killed = supervisor.wait()
         with self._guard:

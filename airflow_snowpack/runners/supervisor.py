@@ -8,11 +8,11 @@ the task is gone; the exchange folder FOLDER is then removed as well. The result
 GRACE is the time in seconds between SIGTERM and SIGKILL.
 
 There are two supervisors, one the parent of the other and each a subreaper: a process that leaves its session, and whose parent
-ends, becomes the child of the nearest one. So the invariant holds when either of them is killed: the other one ends every
-process below it. The pipe STATUS ends when both are gone, which is when no process is left, unless both were killed: then their
-orphans become children of the task, a subreaper too, which ends them (:func:`end_foreign_children`).
+ends, becomes the child of the nearest one. If either of them is killed, the other one therefore ends every process below it. The
+pipe STATUS ends when both are gone, which is when no process is left, unless both were killed: their orphans then become children
+of the task, a subreaper too, which ends them (:func:`end_foreign_children`).
 
-It uses the standard library only, and no thread, since Linux ends the program with the thread that started it.
+It uses only the standard library, and no thread, since Linux ends the program with the thread that started it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # A killed process ends when it has left the kernel, which a hanging network file system may delay.
 KILL_LIMIT_S = 30.0
-# Between two searches for processes below a child: their end sends no signal to this process.
+# Processes below a child send this process no signal when they end: it searches for them.
 SEARCH_INTERVAL_S = 0.05
 
 Prctl = Callable[..., int]
@@ -42,7 +42,7 @@ Prctl = Callable[..., int]
 class Supervisor:
     """Waits for one child, and ends all processes below this one.
 
-    :param lifeline: a pipe from the process that this one works for; its end means that the process is gone.
+    :param lifeline: a pipe from the parent process; its end means that the parent is gone.
     :param grace: seconds between SIGTERM and SIGKILL.
     """
 
@@ -61,7 +61,7 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def wait(self, child: int) -> int | None:
-        """Wait for the child's end, and return its exit code; ``None``: the end was requested first."""
+        """Wait for the child's end, and return its exit code; ``None`` if the end was requested first."""
         while True:
             self._clear_wakeup()
             self._reap()
@@ -78,7 +78,7 @@ class Supervisor:
             self._reap()
 
     def end_all(self) -> list[int]:
-        """End every process below this one: by SIGTERM, and by SIGKILL those that are left after the grace period.
+        """End every process below this one by SIGTERM, and those that are left after the grace period by SIGKILL.
 
         :returns: the processes that could not be ended.
         """
@@ -96,13 +96,12 @@ class Supervisor:
         return list(descendants(os.getpid()))
 
     def is_orphan(self) -> bool:
-        """Return whether the process that this one works for is gone."""
+        """Return whether the process at the other end of the lifeline is gone."""
         while not self._is_orphan and self._is_requested(0):
             continue  # requests that came before the end of the pipe
         return self._is_orphan
 
     def exit_code(self, child: int) -> int | None:
-        """Return the exit code of a child that has ended."""
         return self._ended.get(child)
 
     def _is_requested(self, seconds: float | None) -> bool:
@@ -146,7 +145,7 @@ class Supervisor:
 
 
 def descendants(root: int) -> Iterator[int]:
-    """Yield the processes below this one, of whichever session or process group."""
+    """Yield the processes below this one, of any session or process group."""
     by_parent = children()
     below = list(by_parent.get(root, ()))
     while below:
@@ -156,7 +155,7 @@ def descendants(root: int) -> Iterator[int]:
 
 
 def children() -> dict[int, list[int]]:
-    """Return the children of each process, also those that have ended and were not collected."""
+    """Return the children of each process, including those that have ended and were not collected."""
     found: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (parent := _parent_of(name)) is not None:
@@ -165,11 +164,11 @@ def children() -> dict[int, list[int]]:
 
 
 def end_foreign_children(own: frozenset[int]) -> list[int]:
-    """End the children that this process got from supervisors that were killed, with all processes below them, by SIGKILL.
+    """End, by SIGKILL, the children that this process got from killed supervisors, with all processes below them.
 
-    Their session distinguishes them from children that another thread has started: each entry has a session of its own.
+    Their session distinguishes them from children that another thread has started: each entry has its own session.
 
-    :param own: children that this process had before.
+    :param own: the children that this process had before.
     :returns: the processes that could not be ended.
     """
     until = time.monotonic() + KILL_LIMIT_S
@@ -191,7 +190,7 @@ def _left_session(pid: int) -> bool:
 
 
 def _parent_of(pid: str) -> int | None:
-    """Return the parent of a process; ``None``: it has ended."""
+    """Return the parent of a process; ``None`` if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             # The name before it may contain spaces and parentheses.
@@ -201,7 +200,7 @@ def _parent_of(pid: str) -> int | None:
 
 
 def _pidfd(pid: int) -> int | None:
-    """Return a descriptor that is readable when the process has ended; ``None``: this system has none.
+    """Return a descriptor that is readable when the process has ended; ``None`` if this system has none.
 
     The pipe from the task does not end while a process that the task has forked holds it.
     """
@@ -220,7 +219,7 @@ def _send(number: signal.Signals, pids: Iterable[int]) -> None:
 
 
 def start(argv: list[str], folder: str, prctl: Prctl) -> tuple[int, str | None]:
-    """Start the program in a session of its own; return its process id, and the problem if it could not be started."""
+    """Start the program in a new session; return its process id, and the problem if it could not be started."""
     parent, (problem, report) = os.getpid(), os.pipe()
     child = os.fork()
     if not child:
@@ -238,7 +237,7 @@ def _become(argv: list[str], folder: str, parent: int, report: int, prctl: Prctl
             signal.signal(number, signal.SIG_DFL)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
-            os._exit(1)  # it was killed before this process requested a signal
+            os._exit(1)  # killed before this process requested a signal
         os.chdir(folder)
         os.execvpe(argv[0], argv, os.environ)
     except OSError as error:
@@ -258,7 +257,7 @@ def _explained(error: OSError) -> str:
 
 
 def supervise(argv: list[str], folder: str, lifeline: int, grace: float, status: int, prctl: Prctl) -> None:
-    """Be the inner supervisor: start the program, report its end, and end what it left."""
+    """Run as the inner supervisor: start the program, report its end, and end what it left."""
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     supervisor = Supervisor(lifeline, grace)
     child, problem = start(argv, folder, prctl)
@@ -275,7 +274,7 @@ def supervise(argv: list[str], folder: str, lifeline: int, grace: float, status:
 
 
 def main(control: int, status: int, grace: float, folder: str, argv: list[str]) -> None:
-    """Be the outer supervisor: run the program under the inner one, and end what it left."""
+    """Run as the outer supervisor: run the program under the inner one, and end what it left."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     for fd in (control, status):
         os.set_inheritable(fd, False)
@@ -311,7 +310,6 @@ def _detach_output() -> None:
 
 
 def report(status: int, found: dict[str, object]) -> None:
-    """Write a line to the task."""
     try:
         os.write(status, json.dumps(found).encode() + b"\n")
     except BrokenPipeError:

@@ -32,7 +32,7 @@ def write_parquet(path: Path, batches: pa.RecordBatchReader | pa.Table, name: st
     """Write rows to a Parquet file; return how many.
 
     :param name: of the input, for errors.
-    :raises UnusableInput: Parquet does not have a type for a column, or changes its values.
+    :raises UnusableInput: Parquet has no type for a column, or changes its values.
     """
     reader = batches.to_reader() if isinstance(batches, pa.Table) else batches
     rows = 0
@@ -74,7 +74,7 @@ class CommandOutputs:
         self.ignored = tuple(_shown(each) for each in found if each not in own)
 
     def read(self, name: str) -> pa.RecordBatchReader:
-        """Return the rows of an output; errors of a damaged file appear while they are read, as ``UnusableOutputFile``."""
+        """Return the rows of an output; reading them raises ``UnusableOutputFile`` for a damaged file."""
         return pa.RecordBatchReader.from_batches(self._schemas[name], self._batches(name))
 
     def _batches(self, name: str) -> Iterator[pa.RecordBatch]:
@@ -85,7 +85,7 @@ class CommandOutputs:
                 raise UnusableOutputFile(self._shown(path), error) from error
 
     def _names_in(self, folder: Path) -> list[str]:
-        """Return the names of the files in a folder; none, if it does not exist."""
+        """Return the names of the files in a folder; empty if it does not exist."""
         if not os.path.lexists(folder):
             return []
         check_inside(folder, self._folder)
@@ -110,7 +110,7 @@ class CommandOutputs:
         return [self._part(folder / name) for name in self._names_in(folder) if name[0] not in "._"]
 
     def _part(self, path: Path) -> Path:
-        """Return a file of a folder; other formats, and the folders of a partitioned data set, would be lost rows."""
+        """Return a file of a folder; skipping other formats, or the folders of a partitioned data set, would lose rows."""
         check_regular(path, self._folder)
         if path.suffix != ".parquet":
             raise UnusableOutputFile(self._shown(path), "its name does not end in .parquet")
@@ -136,7 +136,7 @@ class FunctionOutputs:
     """The Arrow streams that ``entry_process.py`` wrote.
 
     :param names: from the file of the result, which the entry may have forged.
-    :raises UnusableOutputFile: one of the names is not that of an output, or its file does not exist or leaves the folder.
+    :raises UnusableOutputFile: a name is not that of an output, or its file does not exist or leaves the folder.
     """
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
@@ -151,8 +151,8 @@ class FunctionOutputs:
     def read(self, name: str) -> pa.RecordBatchReader:
         """Return the rows of an output.
 
-        :raises UnusableOutputFile: it is damaged, which may appear only while rows are read, or has a type that only the entry's
-            environment knows.
+        :raises UnusableOutputFile: it is damaged, perhaps only noticed while reading, or has a type that only the entry's
+            environment has.
         """
         path = self._files[name]
         try:
@@ -166,7 +166,7 @@ class FunctionOutputs:
 
 
 def _validated(reader: pa.RecordBatchReader, path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield batches after a check of all offsets in them: Arrow would follow one that leads into other memory of this process."""
+    """Yield batches after checking all offsets in them: Arrow would follow an invalid one into other memory of this process."""
     try:
         for batch in reader:
             batch.validate(full=True)
@@ -181,7 +181,7 @@ def _shown(path: str) -> str:
 
 
 def check_inside(path: Path, folder: Path) -> None:
-    """:raises UnusableOutputFile: the path does not exist, or leads out of the folder, which is without links."""
+    """:raises UnusableOutputFile: the path does not exist, or leads out of the folder, which has no links."""
     try:
         target = path.resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as error:
@@ -191,7 +191,7 @@ def check_inside(path: Path, folder: Path) -> None:
 
 
 def check_regular(path: Path, folder: Path) -> None:
-    """:raises UnusableOutputFile: it is not a regular file in the folder, which is without links."""
+    """:raises UnusableOutputFile: it is not a regular file in the folder, which has no links."""
     check_inside(path, folder)
     if not stat.S_ISREG(path.stat().st_mode):
         raise UnusableOutputFile(_shown(path.name), "it is not a regular file")
@@ -205,7 +205,7 @@ def _has_unknown_type(field: Any) -> bool:
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Collect batches into row groups, so that small batches do not make a file of tiny ones."""
+    """Collect batches into row groups: small batches would otherwise make tiny ones."""
     collected: list[pa.RecordBatch] = []
     size = rows = 0
     for batch in batches:

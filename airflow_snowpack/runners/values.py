@@ -3,8 +3,8 @@
     sent = json.dumps(encode({"day": date(2026, 11, 23)}, lambda value, path: None))
     decode(json.loads(sent), lambda tag, found: None)            # {"day": datetime.date(2026, 11, 23)}
 
-It needs the standard library only, since it also runs inside of the entry. The invariant: a value arrives equal to what was sent,
-or :class:`NotSerializable` names what cannot be sent. A subclass, such as an enumeration, arrives as its plain value.
+It needs only the standard library, since it also runs inside the entry. The invariant: a value arrives equal to what was sent, or
+:class:`NotSerializable` names what cannot be sent. A subclass, such as an enumeration, arrives as its plain value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 TAG = "$snowpack"
-"""The key of a value that JSON does not have."""
+"""The key that marks a value without a JSON type."""
 
 
 class NotSerializable(TypeError):
@@ -35,7 +35,7 @@ class NotSerializable(TypeError):
 def encode(value: Any, special: Callable[[Any, str], Any], path: str = "") -> Any:
     """Return the value as JSON: ``None``, booleans, numbers, text, lists and dictionaries as they are, and some others tagged.
 
-    :param special: receives a value and its path, and returns the JSON of one that only the caller knows; else ``None``.
+    :param special: returns the JSON of a value that only the caller supports, from the value and its path; otherwise ``None``.
     :param path: where the value is.
     :raises NotSerializable: for a value of any other type.
     """
@@ -70,7 +70,7 @@ def _encoded_scalar(value: Any, path: str) -> Any:
         return {TAG: "decimal", "text": str(value)}
     if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
         raise NotSerializable(path, f"is of type {type_name(value)} with nanoseconds, which would be cut off")
-    if isinstance(value, datetime) and value == value:  # pandas has a value for "no time", which does not equal itself
+    if isinstance(value, datetime) and value == value:  # pandas' value for "no time" does not equal itself
         return {TAG: "datetime", "text": datetime.isoformat(value), "zone": _zone_of(value)}
     if isinstance(value, date) and not isinstance(value, datetime):
         return {TAG: "date", "text": date.isoformat(value)}
@@ -78,7 +78,7 @@ def _encoded_scalar(value: Any, path: str) -> Any:
         return {TAG: "time", "text": time.isoformat(value)}
     if isinstance(value, timedelta):
         return {TAG: "timedelta", "parts": [value.days, value.seconds, value.microseconds]}
-    if getattr(value, "shape", None) == () and value.dtype.kind in "biuf":  # a scalar of numpy
+    if getattr(value, "shape", None) == () and value.dtype.kind in "biuf":  # a numpy scalar
         found = value.item()
         if type(found) in (bool, int, float):
             return found
@@ -86,12 +86,12 @@ def _encoded_scalar(value: Any, path: str) -> Any:
 
 
 def _zone_of(value: datetime) -> str | None:
-    """Return the name of the time zone; ``None`` when it is only an offset."""
+    """Return the name of the time zone; ``None`` if it is only an offset."""
     name = getattr(value.tzinfo, "key", None) or getattr(value.tzinfo, "name", None)
     if isinstance(name, str) and name != "UTC":
         try:
             return name if value.astimezone(ZoneInfo(name)).utcoffset() == value.utcoffset() else None
-        except (ValueError, KeyError, OSError):  # it is no name, or this system does not have it
+        except (ValueError, KeyError, OSError):  # not a name, or missing on this system
             return None
     return None if name is None else "UTC"
 
@@ -103,7 +103,7 @@ def _in_zone(value: datetime, zone: str | None) -> datetime:
 
 
 def decode(value: Any, special: Callable[[str, dict[str, Any]], Any]) -> Any:
-    """Return the value of what :func:`encode` returned.
+    """Return the value that :func:`encode` received.
 
     :param special: returns the value of the caller's own JSON, by its tag.
     """
@@ -140,5 +140,4 @@ def type_name(value: object) -> str:
 
 
 def class_name(cls: type) -> str:
-    """Return the full name of a class."""
     return f"{cls.__module__}.{cls.__qualname__}"

@@ -2,7 +2,7 @@
 
     attempt = attempts.claim(key, "dag/run/task")        # None: another process has it, or it is not to be built now
     attempts.renew(attempt)                              # False: the fence has moved
-    attempts.succeed(attempt, reference, digest, log)    # likewise
+    attempts.succeed(attempt, reference, digest, log)    # False: the fence has moved
     attempts.keep_unpushed(attempt, image_id, error, log)
 
 The invariant: of all attempts at an image, only the one whose fence is in the row changes the row. A result of any other is
@@ -52,7 +52,7 @@ class ImageAttempt:
 
     :param attempt_id: the fence, which every write carries.
     :param number: from 1.
-    :param image_id: of the image that an earlier attempt built on its host, and could not push.
+    :param image_id: of the image that an earlier attempt built on its host, but could not push.
     """
 
     key: str
@@ -76,7 +76,7 @@ class ImageAttempts:
         """Claim an image that waits, whose lease has expired, or that an earlier try of the same task instance builds.
 
         :param is_task: ``holder`` names a task instance, of which only the latest try counts.
-        :returns: ``None`` if it is not to be built now, or not any more.
+        :returns: ``None`` if it must not be built now, or not any more.
         """
         now, attempt_id, holder = self._store.clock(), self._make_id(), storable(holder)
         values = IMAGES.claim_values(holder, attempt_id, now, now + self._policy.lease, key=key)
@@ -105,7 +105,7 @@ class ImageAttempts:
         return self._store.transact(repeatable(take, taken))
 
     def _enter(self, conn: sa.Connection, key: str, attempt_id: str, number: int, holder: str, now: datetime) -> None:
-        """Enter an attempt for people, in place of the oldest if there are many."""
+        """Record an attempt for people, replacing the oldest if there are many."""
         conn.execute(LOSE_RUNNING, {"b_key": key, "b_now": now})
         row = {"attempt_id": attempt_id, "key": key, "number": number, "holder": holder, "started_at": now}
         conn.execute(sa.insert(image_attempts).values(**row, outcome=AttemptOutcome.RUNNING.value))
@@ -119,12 +119,12 @@ class ImageAttempts:
         conn.execute(LOSE_RUNNING, {"b_key": key, "b_now": now})
 
     def renew(self, attempt: ImageAttempt) -> bool:
-        """Renew the lease; ``False``: the fence has moved, so the build must stop."""
+        """Renew the lease; ``False`` if the fence has moved: the build must stop."""
         until = self._store.clock() + self._policy.lease
         return self._store.transact(lambda conn: IMAGES.renew(conn, attempt.key, attempt.attempt_id, until))
 
     def succeed(self, attempt: ImageAttempt, reference: str, digest: str, text: str) -> bool:
-        """Record the image; ``False``: the fence has moved, and nothing was written."""
+        """Record the image; ``False`` if the fence has moved: nothing was written."""
         now = self._store.clock()
         values = {"state": ImageState.READY.value, "reference": reference, "digest": digest, "error": None, "used_at": now}
         ended = {**values, "finished_at": now, "log": storable(text), **unclaimed(now)}
@@ -145,7 +145,7 @@ class ImageAttempts:
     def keep_unpushed(self, attempt: ImageAttempt, image_id: str, error: str, text: str) -> bool:
         """Record an image that the registry did not accept: its push is retried. The attempt does not count.
 
-        The period between two pushes doubles each time, as that between two attempts.
+        The period between two pushes doubles each time, like that between two attempts.
         """
         now, before = self._store.clock(), self._store.first(UNPUSHED, {"b_key": attempt.key})
         again = now + backoff(self._policy.retry_base, 1 if before is None else before[0] + 1, MAX_BACKOFF)

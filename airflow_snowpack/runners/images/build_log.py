@@ -4,7 +4,7 @@
     log.add("STEP 1/2: FROM scratch")
     log.text()
 
-The invariant: no line leaves it, neither to the task log nor to the store, with the value of a build argument or a credential.
+The invariant: no line with the value of a build argument or a credential leaves it, neither to the task log nor to the store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class BuildLog:
     """Collects lines.
 
     :param on_line: receives each line without secrets.
-    :param secrets: what is hidden; of a secret of several lines, each line.
+    :param secrets: what is hidden; of a multi-line secret, each line.
     """
 
     def __init__(self, on_line: Callable[[str], None], secrets: Iterable[str | None] = ()) -> None:
@@ -33,7 +33,6 @@ class BuildLog:
         self._dropped = 0
 
     def add(self, line: str) -> None:
-        """Keep a line, and pass it on."""
         line = self.redacted(line)
         self._lines.append(line)
         self._size += len(line) + 1
@@ -43,7 +42,6 @@ class BuildLog:
         self._on_line(line)
 
     def redacted(self, text: str) -> str:
-        """Return a text without the secrets."""
         return redacted(text, self._secrets)
 
     def text(self) -> str:

@@ -1,9 +1,9 @@
-"""Builds images with Docker, Buildah or Podman, and pushes them in a step of its own.
+"""Builds images with Docker, Buildah or Podman, and pushes them in a separate step.
 
     image_id = builder.build(job)            # nothing is visible under the tag yet
     digest = builder.publish(job, image_id)  # now it is
 
-So an attempt that has lost its lease publishes nothing. All programs go through ``Commands``, which ends them.
+An attempt that has lost its lease therefore publishes nothing. All programs run through ``Commands``, which ends them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class BuildJob:
     :param source: pinned to a commit.
     :param context: the folder with the files of the commit.
     :param dockerfile: the Dockerfile, below ``context``.
-    :param scratch: a folder for files of the builder, which is removed afterwards.
+    :param scratch: a folder for files of the builder, removed afterwards.
     :param commands: runs the builder's programs.
     """
 
@@ -42,12 +42,12 @@ class BuildJob:
 
     @property
     def tag(self) -> str:
-        """The name that the image is published under."""
+        """The name under which the image is published."""
         return self.target.tag(self.key)
 
     @property
     def labels(self) -> dict[str, str]:
-        """By which people find what the image was built from."""
+        """Labels from which people learn what the image was built from."""
         return {
             "org.opencontainers.image.source": self.source.remote,
             "org.opencontainers.image.revision": self.source.revision,
@@ -59,7 +59,8 @@ class Builder:
     """A program that builds images: ``buildah`` or ``podman``, which share their storage and most options, and need no daemon.
 
     :param program: the command.
-    :cvar check: the arguments with which it shows that it works, and ``problem`` what it means that they fail.
+    :cvar check: the arguments that show whether it works.
+    :cvar problem: what a failure of this check means.
     :cvar find: the arguments that find an image of this host.
     """
 
@@ -81,7 +82,7 @@ class Builder:
             raise BuilderUnavailable(name, f"{self.problem}`{name} version` {error.problem}") from error
 
     def has(self, image: str, commands: Commands, scratch: Path) -> bool:
-        """Return whether this host has an image of this tag or id."""
+        """Return whether this host has an image with this tag or id."""
         try:
             return bool(commands.run([self.program, *self.find, image], scratch, is_logged=False))
         except CommandFailed:
@@ -90,7 +91,7 @@ class Builder:
     def build(self, job: BuildJob) -> str:
         """Build the image under no name; return its id.
 
-        Of a build argument only the name is on the command line: the builder takes its value from its own environment.
+        Only the name of a build argument is on the command line: the builder takes its value from its environment.
 
         :raises CommandFailed: the Dockerfile or the builder failed.
         """
@@ -115,7 +116,7 @@ class Builder:
 
     def build_command(self, job: BuildJob) -> list[str]:
         """Return the command that builds, with the options that only this builder has."""
-        # With its cache, Buildah 1.28 gives an image the labels of another value of a build argument.
+        # With its cache, Buildah 1.28 reuses the labels of an image with another value of a build argument.
         return ["build", "--no-cache" if job.source.build_args else "--layers"]
 
     def push(self, job: BuildJob, registry: Registry, image_id: str) -> str:
@@ -126,7 +127,7 @@ class Builder:
         return digest_file.read_text().strip()
 
     def _login(self, job: BuildJob) -> tuple[list[str], dict[str, str]]:
-        """Return the options and the environment that name the registry's credentials; without any, the worker's own count."""
+        """Return the options and the environment for the registry's credentials; without any, the worker's own apply."""
         registry, folder = job.target.registry, job.scratch / "credentials"
         if registry is None or token(registry) is None:
             return [], {}
@@ -135,13 +136,13 @@ class Builder:
         return self.with_login(folder)
 
     def write_login(self, registry: Registry, folder: Path) -> None:
-        """Write the credentials of the registry beside the worker's own, which this builder would read."""
+        """Write the credentials of the registry together with the worker's own, which this builder would otherwise read."""
         runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}") / "containers" / "auth.json"
         own = runtime if runtime.exists() else Path.home() / ".docker" / "config.json"
         write_credentials(registry, folder, Path(os.environ.get("REGISTRY_AUTH_FILE") or own))
 
     def with_login(self, folder: Path) -> tuple[list[str], dict[str, str]]:
-        """Return the options and the environment that name the credentials in a folder."""
+        """Return the options and the environment for the credentials in a folder."""
         return [f"--authfile={folder / FILE}"], {}
 
 
@@ -156,12 +157,11 @@ class Docker(Builder):
         super().__init__(program)
 
     def build_command(self, job: BuildJob) -> list[str]:
-        """Return the command that builds in the daemon."""
         try:
             job.commands.run([self.program, "buildx", "version"], job.scratch, is_logged=False)
         except CommandFailed:
             return ["build"]
-        # A builder in a container keeps the image to itself without --load.
+        # Without --load, a builder in a container keeps the image to itself.
         return ["buildx", "build", "--load", "--progress=plain"]
 
     def push(self, job: BuildJob, registry: Registry, image_id: str) -> str:
@@ -170,7 +170,7 @@ class Docker(Builder):
         job.commands.run([self.program, "push", job.tag], job.scratch, self._login(job)[1])
         inspect = [self.program, "image", "inspect", "--format", "{{json .RepoDigests}}", job.tag]
         digests = json.loads("".join(job.commands.run(inspect, job.scratch, is_logged=False)))
-        # Docker reports a name in Docker Hub without the host.
+        # Docker reports a Docker Hub name without the host.
         prefix = f"{registry.repository if registry.is_docker_hub else registry.name}@"
         found = [digest.removeprefix(prefix) for digest in digests or () if digest.startswith(prefix)]
         if not found:
@@ -178,15 +178,15 @@ class Docker(Builder):
         return str(found[-1])
 
     def write_login(self, registry: Registry, folder: Path) -> None:
-        """Write a configuration with the credentials of the registry, and what else the worker's own has."""
+        """Write a configuration with the credentials of the registry, and the rest of the worker's own."""
         own = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
         write_credentials(registry, folder, own / FILE, for_docker=True)
-        for name in ("contexts", "cli-plugins", "buildx"):  # they are looked for beside the configuration
+        for name in ("contexts", "cli-plugins", "buildx"):  # Docker searches these beside the configuration
             if (own / name).is_dir():
                 (folder / name).symlink_to(own.absolute() / name)
 
     def with_login(self, folder: Path) -> tuple[list[str], dict[str, str]]:
-        """Return the environment that names the configuration in a folder."""
+        """Return the environment for the configuration in a folder."""
         return [], {"DOCKER_CONFIG": str(folder)}
 
 

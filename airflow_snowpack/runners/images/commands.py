@@ -1,10 +1,10 @@
-"""Runs the programs of a build, one after the other, without a shell; a stop ends the one that runs and starts no other.
+"""Runs the programs of a build, one after the other, without a shell; a stop ends the running one and starts no other.
 
     commands = Commands(log.add)
     commands.run(["buildah", "version"], folder=scratch)                      # its output as text, or CommandFailed
     commands.stop()                                                           # from any thread
 
-Each program runs under the supervisor of :class:`~airflow_snowpack.runners.subprocess_runner.SubprocessRunner`: when this process
+Each program runs under the supervisor of :class:`~airflow_snowpack.runners.subprocess_runner.SubprocessRunner`: if this process
 is killed, the program ends with everything that it has started.
 """
 
@@ -24,7 +24,7 @@ from airflow_snowpack.runners.invocation import Invocation, OutputLine
 from airflow_snowpack.runners.subprocess_runner import SubprocessRunner
 
 MAX_OUTPUT_LINES = 10_000
-"""How much of a program's output is returned; the log has its own limit."""
+"""How many lines of a program's output are returned; the log has its own limit."""
 
 
 class CommandFailed(ImageError, kind=Kind.FAILED):
@@ -48,7 +48,7 @@ class Commands:
 
     def __init__(self, on_line: Callable[[str], None] = lambda _: None) -> None:
         self._on_line = on_line
-        self._lock = threading.RLock()  # a signal handler may stop while the same thread is in here
+        self._lock = threading.RLock()  # a signal handler may call stop() while the same thread holds it
         self._running: SubprocessRunner | None = None
         self._stopped = False
 
@@ -65,7 +65,7 @@ class Commands:
 
         :param folder: the working directory.
         :param environment: on top of this process's own.
-        :param is_logged: pass the lines of its standard output on to the log; lines of its standard error always are.
+        :param is_logged: also log the lines of its standard output; lines of its standard error are always logged.
         :raises CommandFailed: it ended with an error or took too long.
         :raises EntryNotStarted: it is not installed.
         :raises EntryCancelled: :meth:`stop` was called.
@@ -112,7 +112,7 @@ class Commands:
         return lines
 
     def stop(self) -> None:
-        """End the program that runs, and start no other; :meth:`run` raises ``EntryCancelled``."""
+        """End the running program, and start no other; :meth:`run` raises ``EntryCancelled``."""
         with self._lock:
             self._stopped = True
             if self._running is not None:

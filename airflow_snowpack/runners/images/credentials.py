@@ -1,8 +1,8 @@
-"""The file with a registry's credentials that a builder reads, so that they appear on no command line.
+"""The file with a registry's credentials that a builder reads: they appear on no command line.
 
     file = write_credentials(registry, scratch / "docker", own=Path.home() / ".docker/config.json")
 
-It has what the worker's own file has as well, as a Dockerfile may begin with an image of another private registry.
+It also contains what the worker's own file has: a Dockerfile may begin with an image of another private registry.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_snowpack.runners.images.target import Registry
 
 FILE = "config.json"
 DOCKER_HUB = "https://index.docker.io/v1/"
-"""Under this name Docker looks for the credentials of ``docker.io``."""
+"""Docker's name for ``docker.io`` in its credentials."""
 
 
 def token(registry: Registry) -> str | None:
@@ -36,7 +36,7 @@ def write_credentials(registry: Registry, folder: Path, own: Path, *, for_docker
     """Write a file that only this user can read; return its path.
 
     :param own: the worker's own file, if it exists.
-    :param for_docker: Docker asks its ``credsStore`` for every registry for which ``credHelpers`` has no entry.
+    :param for_docker: Docker queries its ``credsStore`` for every registry for which ``credHelpers`` has no entry.
     """
     content = _own(own)
     helpers = {host: helper for host, helper in (content.get("credHelpers") or {}).items() if host not in _names(registry)}

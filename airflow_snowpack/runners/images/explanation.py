@@ -3,7 +3,7 @@
     log.info("%s", explain(images.get(found.key), images.policy, store.clock()))
     # The image of https://github.com/acme/score.git at 4b825dc642cb (main) is being built by flights/r1/score (attempt 1 of 3, …
 
-It reads what is on record about the image, and queries no builder.
+It reads the record of the image, and queries no builder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ON_ONE_HOST = "host:"
 
 
 def explain(image: ImageRecord, policy: ImagePolicy, now: datetime, subject: str | None = None) -> Text:
-    """Explain what an image waits for, who builds it, or how its build ended.
+    """Explain what an image waits for, which process builds it, or how its build ended.
 
     :param subject: the beginning of the sentence, such as ``It``; ``None`` for what the image is built from.
     """

@@ -1,9 +1,9 @@
-"""Git, as far as images need it: the commit of a revision, and the files of a commit.
+"""The Git operations of image builds: resolve a revision to a commit, and check out its files.
 
     commit = resolve(commands, source, scratch)
     context = check_out(commands, source.at(commit), scratch)          # a folder with the files of the commit, without .git
 
-Git never prompts. It uses the protocols ``https``, ``ssh`` and ``file`` only, also when a server redirects, and takes its
+Git never prompts. It uses only the protocols ``https``, ``ssh`` and ``file``, even if a server redirects, and takes its
 credentials from the worker: a credential helper, ``GIT_ASKPASS``, or SSH keys.
 """
 
@@ -25,7 +25,7 @@ SHA256_LENGTH = 64
 PEELED = "^{}"
 """Marks the commit that an annotated tag points to."""
 OPTIONS = (
-    # A server that stops sending is given up, however long the rest may take.
+    # A server that stops sending is abandoned, however long the rest may take.
     *("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60"),
     *("-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false", "-c", "core.autocrlf=false"),
 )
@@ -38,10 +38,10 @@ def preflight(commands: Commands, source: ImageBuild, scratch: Path) -> None:
 
 
 def resolve(commands: Commands, source: ImageBuild, scratch: Path) -> str:
-    """Return the commit that a branch or tag points to now, and a commit as it is.
+    """Return the commit that a branch or tag points to now; return a commit as it is.
 
     :param scratch: an existing folder, in which nothing is written.
-    :raises RevisionNotFound: the repository has neither a branch nor a tag of this name, or both.
+    :raises RevisionNotFound: the repository has neither a branch nor a tag with this name, or both.
     :raises RepositoryUnavailable: it does not answer, or refuses.
     """
     if source.is_pinned:
@@ -84,7 +84,7 @@ def check_out(commands: Commands, source: ImageBuild, scratch: Path) -> Path:
 
 
 def _fetch(commands: Commands, source: ImageBuild, scratch: Path, here: tuple[str, ...]) -> None:
-    """Fetch the commit alone; from a server that allows only the ends of branches and tags, fetch those with their history."""
+    """Fetch only the commit; from a server that allows only branches and tags, fetch those with their history."""
     try:
         _git(commands, source, scratch, *here, "fetch", "--quiet", "--depth=1", "--no-tags", "--", source.remote, source.revision)
     except RepositoryUnavailable:
@@ -99,7 +99,7 @@ def _git(commands: Commands, source: ImageBuild, folder: Path, *arguments: str, 
     try:
         return commands.run(["git", *OPTIONS, *arguments], folder, environment, timeout=timeout, is_logged=False)
     except CommandFailed as error:
-        # Its last lines are advice.
+        # The last lines are advice.
         problem = next((line for line in error.errors if line.startswith("fatal: ")), f"git {error.problem}")
         raise RepositoryUnavailable(source.remote, problem.rstrip(".")) from error
     except EntryNotStarted as error:

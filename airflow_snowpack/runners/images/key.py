@@ -2,8 +2,7 @@
 
     image_key(source.at(commit), target)                # 64 hexadecimal digits; target.tag(key) contains all of them
 
-The invariant: two builds have the same key if and only if one can be used in place of the other. A branch has no key, only the
-commit that it is resolved to.
+The invariant: two builds have the same key if and only if they are interchangeable. Only a commit has a key, not a branch.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from airflow_snowpack.runners.images.source import ImageBuild
 from airflow_snowpack.runners.images.target import ImageTarget
 
 VERSION = 1
-"""Of the description. A change to how images are built that changes their content needs a new one."""
+"""The version of the description. Increase it when a change to how images are built changes their content."""
 
 
 def image_key(source: ImageBuild, target: ImageTarget) -> str:

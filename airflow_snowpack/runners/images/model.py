@@ -1,4 +1,4 @@
-"""The values of the registry of images: what a request returns, and what is on record about an image."""
+"""The values of the registry of images: the result of a request, and the record of an image."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ class ImageState(StrEnum):
 class Ready:
     """An image that can be used.
 
-    :param reference: what a container is started from: ``registry/repository@sha256:…``, or the tag of an image that exists on
-        this host only.
+    :param reference: what a container is started from: ``registry/repository@sha256:…``, or the tag of an image of this host.
     :param digest: the digest of the manifest in the registry; without a registry, the id of the image.
     """
 
@@ -40,10 +39,10 @@ class Building:
     """An image that is not ready yet.
 
     :param since: the beginning of the attempt; while no process builds it, the time of the request.
-    :param holder: the process that builds it; ``None`` while none does.
-    :param until: no other process may build it before this moment: the end of the lease, or of a back-off.
-    :param is_free: that moment has passed, so that the next :meth:`ImageBuilds.ensure` with ``build=True`` builds it.
-    :param attempt: how many times it was attempted, this attempt included.
+    :param holder: the process that builds it; ``None`` if none does.
+    :param until: no other process may build it before this time: the end of the lease, or of a back-off.
+    :param is_free: this time has passed: the next :meth:`ImageBuilds.ensure` with ``build=True`` builds it.
+    :param attempt: the number of attempts, including this one.
     """
 
     key: str
@@ -71,7 +70,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class ImageRecord:
-    """What is on record about an image.
+    """The record of an image.
 
     :param key: SHA-256 of everything that decides what the image contains and where it is.
     :param revision: the branch or tag of the first request.
@@ -81,7 +80,7 @@ class ImageRecord:
     :param tag: the name under which the builder stores the image.
     :param reference: what a container is started from; ``None`` until the image is ready.
     :param digest: as in :class:`Ready`; while the push is retried, the id of the image on the host that built it.
-    :param holder: the process that builds it, and ``lease_until`` the end of its lease; ``None`` while none does.
+    :param holder, lease_until: the process that builds it, and the end of its lease; ``None`` if none does.
     :param available_at: when it may be built, for an image that waits.
     :param attempts: how many times a process began to build it.
     :param error: why the last attempt failed.
@@ -129,7 +128,7 @@ class AttemptOutcome(StrEnum):
 
     ``RUNNING``: it has the lease, or had it last. ``STOPPED``: its process ended the build, and the attempt does not count.
     ``UNPUSHED``: it built the image, which the registry did not accept; it does not count either, and the push is retried.
-    ``LOST``: its lease expired, or a later try of its task took the build over.
+    ``LOST``: its lease expired, or a later try of its task took over the build.
     """
 
     RUNNING = "running"
@@ -144,7 +143,7 @@ class AttemptOutcome(StrEnum):
 class PastAttempt:
     """An attempt to build an image, running or ended.
 
-    :param number: from 1; one that was stopped, or could not be pushed, gives its number to the next.
+    :param number: from 1; an attempt that was stopped, or whose image could not be pushed, passes its number to the next.
     :param holder: the process that built the image.
     """
 

@@ -4,7 +4,7 @@
     records.get(key).state                   # ImageState.BUILDING
     records.forget(key, actor=Actor("vera", "page"))
 
-It needs neither a builder nor the connection of the registry.
+They need neither a builder nor the connection of the registry.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ImageRecords:
         return record_from(row)
 
     def keys_beginning(self, beginning: str, *, limit: int = 10) -> Sequence[str]:
-        """Return the keys that begin with the short key of a list."""
+        """Return the full keys that begin with a short key."""
         return self.store.ids_beginning(IMAGE.key, beginning, limit)
 
     def list(self, *, limit: int = PAGE_SIZE, cursor: str | None = None, state: ImageState | None = None) -> Page[ImageRecord]:
@@ -115,7 +115,7 @@ class ImageRecords:
 
         def write(conn: sa.Connection) -> ImageRecord:
             row = conn.execute(RECORD_BY_KEY, values).first()
-            # First: as long as this row is locked, no process adds to what belongs to it.
+            # First: while this row is locked, no process adds rows that refer to it.
             if row is None or conn.execute(DELETE, values).rowcount == 0:
                 raise ImageBuildNotFound(key)
             conn.execute(END_WAITS, values)

@@ -62,7 +62,7 @@ from airflow_snowpack.store.tables.images import image_builds, image_waits
 log = logging.getLogger(__name__)
 
 USE_RECORDED_EVERY = timedelta(days=1)
-"""Retention counts from the last use, in days; a request of a ready image usually writes nothing."""
+"""Retention counts days from the last use; a request of a ready image usually writes nothing."""
 MAX_ERROR = 2_000
 """Characters of an error that the store keeps."""
 FINAL_KINDS = (Kind.INVALID, Kind.NOT_FOUND)
@@ -74,7 +74,7 @@ class ImageBuilds(ImageRecords):
 
     :param target: the builder, and where it stores images.
     :param builder: ``None`` for the one that ``target`` names.
-    :param make_id: draws the fences.
+    :param make_id: returns the fences.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ImageBuilds(ImageRecords):
         self.target = target
         self._builder = builder or builder_for(target)
         self._attempts = ImageAttempts(store, self.policy, make_id)
-        self._lock = threading.RLock()  # a signal handler may stop while the same thread is in here
+        self._lock = threading.RLock()  # a signal handler may call stop() while the same thread holds it
         self._running: set[Commands] = set()
 
     def ensure(
@@ -105,14 +105,12 @@ class ImageBuilds(ImageRecords):
         """Return the image if it is ready, and request it otherwise.
 
         :param build: build it now, in this call, if no other process does. The call then takes as long as the build.
-        :param holder: the task instance, for people; a later try of the same task instance takes its build over at once. ``None``
-            for the host and process.
+        :param holder: the task instance, for people; a later try of it takes over its build at once. ``None`` for this process.
         :param on_line: receives each line of the build; ``None`` for the log of this module.
         :param actor: recorded in the audit trail if this requests an image.
-        :returns: :class:`Building` while another process builds it, during a back-off, and, without ``build``, until a process
-            builds it.
+        :returns: :class:`Building` while another process builds it, during a back-off, and, without ``build``, until then.
         :raises RevisionNotFound, RepositoryUnavailable: the revision could not be resolved.
-        :raises BuilderUnavailable: ``build``, and the builder is not installed on this host or its daemon does not answer.
+        :raises BuilderUnavailable: with ``build``, the builder is not installed on this host or its daemon does not answer.
         :raises ImageBuildFailed: every attempt failed; a new one begins after ``policy.retry_failed_after``, or :meth:`forget`.
         :raises ImageBuildStopped: :meth:`stop` was called.
         """
@@ -137,7 +135,7 @@ class ImageBuilds(ImageRecords):
             return found
 
     def stop(self) -> None:
-        """End each running :meth:`ensure`, and return its build to the queue; from any thread or a signal handler."""
+        """End each running :meth:`ensure`, and return its build to the queue; callable from any thread or a signal handler."""
         with self._lock:
             for commands in self._running:
                 commands.stop()
@@ -150,7 +148,7 @@ class ImageBuilds(ImageRecords):
 
     def _enter_wait(self, key: str, task: str) -> None:
         row = (IMAGE.key, sa.literal(storable(task)), sa.literal(self.store.clock(), UtcDateTime))
-        # The end of the build deletes the row, so it is entered only while the build cannot end.
+        # The end of the build deletes the row: it is inserted only while the build cannot end.
         waits = sa.select(*row).where(IMAGE.key == key, NOT_ENDED).with_for_update(read=True)
         self.store.execute(insert(image_waits).from_select(["key", "task", "since"], waits).on_conflict_do_nothing())
 
@@ -164,7 +162,7 @@ class ImageBuilds(ImageRecords):
         return state_from(row, now, self.policy)
 
     def _requested(self, key: str, source: ImageBuild, revision: str, actor: Actor | None) -> Ready | Building | Failed:
-        """Return the state of an image; enter it if it is new, or if it failed long enough ago."""
+        """Return the state of an image; record a request if it is new, or if it failed long enough ago."""
         now = self.store.clock()
         found = self._state(key)
         if found is not None and not (isinstance(found, Failed) and found.retry_at <= now):
@@ -193,7 +191,7 @@ class ImageBuilds(ImageRecords):
         return found
 
     def _still_here(self, found: Ready, commands: Commands) -> Ready | Building | Failed:
-        """Return the state of an image that is only on this host, where it may have been removed since."""
+        """Return the state of an image that is only on this host, from which it may have been removed since."""
         if self.target.registry is not None:
             return found
         requested_at = self.store.clock()
@@ -209,13 +207,13 @@ class ImageBuilds(ImageRecords):
         return self._state(found.key) or found
 
     def _preflight(self, commands: Commands, source: ImageBuild) -> None:
-        """Check what a build needs of this worker before it counts as an attempt."""
+        """Check what a build needs from this worker before it counts as an attempt."""
         with scratch_folder() as scratch:
             git.preflight(commands, source, scratch)
             self._builder.preflight(commands, scratch)
 
     def _build(self, attempt: ImageAttempt, source: ImageBuild, output: BuildLog, commands: Commands) -> None:
-        """Build the image and record how that ends; if the lease is lost meanwhile, another process does."""
+        """Build the image and record how that ends, unless the lease is lost: another process then records it."""
         beat, policy = partial(self._attempts.renew, attempt), self.policy
         keep = KeepAlive(beat, every=policy.heartbeat, lost_after=policy.lease, what=str(attempt), on_lost=commands.stop)
         log.info("image_build_started: %s of %s at %s", attempt, source.remote, source.revision)
@@ -247,7 +245,7 @@ class ImageBuilds(ImageRecords):
                 self._attempts.succeed(attempt, self._reference(attempt.key, digest), digest, output.text())
 
     def _built(self, attempt: ImageAttempt, source: ImageBuild, commands: Commands) -> str | None:
-        """Return the digest of the published image; ``None``: the lease was lost, and nothing was published.
+        """Return the digest of the published image; ``None`` if the lease was lost: nothing was published.
 
         :raises ImageNotPushed: the registry did not accept it.
         """
@@ -267,7 +265,7 @@ class ImageBuilds(ImageRecords):
 
     def _image_id(self, job: BuildJob) -> str:
         context = git.check_out(job.commands, job.source, job.scratch)
-        # Not Path.resolve(), which raises a RuntimeError for links that lead to each other.
+        # Not Path.resolve(), which raises a RuntimeError for circular links.
         dockerfile = Path(os.path.realpath(context / job.source.dockerfile))
         if not dockerfile.is_file() or not dockerfile.is_relative_to(context.resolve()):
             raise DockerfileNotFound(job.source.dockerfile, job.source.revision)

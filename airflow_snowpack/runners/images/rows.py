@@ -33,7 +33,7 @@ KEY = sa.bindparam("b_key", type_=sa.Text)
 STATES = sa.select(*WITHOUT_LOG)
 STATE_BY_KEY = STATES.where(IMAGE.key == KEY)
 NOT_ENDED = IMAGE.state.in_([sa.literal_column("'waiting'"), sa.literal_column("'building'")])
-# A task may be entered while the build ends, and the task that builds the image may have waited before.
+# A task may be recorded while the build ends, and the task that builds the image may have waited before.
 WAITING = sa.and_(WAIT.key == IMAGE.key, NOT_ENDED, WAIT.task.is_distinct_from(IMAGE.claimed_by))
 WAITING_TASKS = sa.select(sa.func.count()).select_from(image_waits).where(WAITING).scalar_subquery().label("waiting")
 RECORDS = STATES.add_columns(WAITING_TASKS)
@@ -48,13 +48,13 @@ KINDS = (
         image_builds,
         age=IMAGE.used_at,
         order=(IMAGE.used_at, IMAGE.key),
-        # The lease of a process that was killed has expired.
+        # The expired lease of a process that was killed.
         unneeded=sa.or_(IMAGE.state != sa.literal_column("'building'"), IMAGE.visible_at < BEFORE),
-        at_least=timedelta(days=2),  # used_at is moved once a day
+        at_least=timedelta(days=2),  # used_at is updated once a day
         belongings=(WAIT.key, ATTEMPT.key),
     ),
 )
-"""An image that no task has used for long is forgotten, and built again if it is requested. What is in the registry stays."""
+"""The record of an image that no task has used for long is deleted; a request builds the image again. The registry keeps it."""
 
 
 def _if_claimed(column: str) -> Callable[[sa.Row[Any]], Any]:
@@ -106,11 +106,11 @@ def requested(key: str, source: ImageBuild, revision: str, target: ImageTarget, 
 
 
 def unbuilt(now: datetime) -> dict[str, Any]:
-    """Return what a row has before its first attempt."""
+    """Return the columns of a row before its first attempt."""
     nothing = dict.fromkeys(("reference", "digest", "started_at", "finished_at", "error"))
     return {"state": ImageState.WAITING.value, "used_at": now, "log": "", "attempt_count": 0, **unclaimed(now), **nothing}
 
 
 def unclaimed(visible_at: datetime) -> dict[str, Any]:
-    """Return what ends a lease; the image can be claimed again from ``visible_at`` on."""
+    """Return the columns that end a lease; the image can be claimed again from ``visible_at`` on."""
     return {"visible_at": visible_at, "claimed_at": None, "claimed_by": None, "attempt_id": None}

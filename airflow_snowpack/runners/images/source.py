@@ -1,9 +1,9 @@
-"""Where the image of a container comes from when it is built: a commit of a Git repository, and what is passed to its build.
+"""The source of an image: a commit of a Git repository, and what is passed to its build.
 
     ImageBuild("https://github.com/acme/score.git", "main", build_args={"PYTHON": "3.12"})
 
-The invariant: an :class:`ImageBuild` that exists can be written to a log and to the store. A URL with credentials is refused, and
-the values of build arguments are not part of its ``repr``.
+The invariant: every :class:`ImageBuild` is safe to log and to store. A URL with credentials is refused, and the values of build
+arguments are not part of its ``repr``.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ ARGUMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 RESERVED_ARGUMENTS = re.compile(
     r"PATH|HOME|TMPDIR|REGISTRY_AUTH_FILE|BUILDKIT_HOST|STORAGE_(DRIVER|OPTS)|(LD|XDG|DOCKER|BUILDX|BUILDAH|CONTAINERS?)_\w*"
 )
-"""Build arguments reach the builder in its environment, off its command line, and these would change the builder itself."""
+"""Build arguments reach the builder in its environment, not on its command line; these would change the builder itself."""
 MAX_LENGTH = 1_000
-"""Of a remote, a revision and a path."""
+"""The length of a remote, a revision and a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class ImageBuild:
     :param remote: the repository: an ``https://``, ``ssh://`` or ``file:///`` URL, or ``git@host:path``; without credentials.
     :param revision: a branch, a tag or a full commit hash. A branch or tag is resolved to its commit when the image is requested.
     :param dockerfile: the path of the Dockerfile in the repository.
-    :param build_args: the values of the Dockerfile's ``ARG`` instructions. They stay readable in the image's history, as with any
-        builder, so a secret does not belong here.
+    :param build_args: the values of the Dockerfile's ``ARG`` instructions. They stay in the image's history, as with any builder:
+        pass no secrets.
     :raises InvalidImageBuild: a parameter cannot be used; the message names it and the rule.
     """
 
@@ -58,7 +58,7 @@ class ImageBuild:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether the revision is a commit, so that it means the same at any time."""
+        """Return whether the revision is a commit, which means the same at any time."""
         return COMMIT.fullmatch(self.revision) is not None
 
     def at(self, commit: str) -> ImageBuild:
@@ -79,7 +79,7 @@ def _text(name: str, value: Any, shown: object) -> str:
 
 
 def _shown(given: str) -> str:
-    """Return a remote as messages show it, whatever is wrong with it."""
+    """Return a remote for messages, whatever is wrong with it."""
     return public_address(given) if "://" in given else given.rpartition("@")[2]
 
 

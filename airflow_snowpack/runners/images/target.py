@@ -1,4 +1,4 @@
-"""Where built images are stored, and by which builder: in a registry that all hosts use, or on this host only.
+"""Where built images are stored, and by which builder: in a registry that all hosts use, or only on this host.
 
     ImageTarget(builder="buildah", registry=Registry("registry.example.com", "team/images", login="ci", password="…"))
     ImageTarget(builder="docker")                      # without a registry
@@ -25,11 +25,11 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """A container registry that workers push images to, and runners pull them from.
+    """A container registry to which workers push images, and from which runners pull them.
 
-    :param host: with its port, if it has one: ``registry.example.com:5000``.
+    :param host: with its port, if any: ``registry.example.com:5000``.
     :param repository: the repository of all images; each image is a tag of it.
-    :param is_plain_http: reach it without TLS, for a registry on a private network.
+    :param is_plain_http: connect without TLS, for a registry on a private network.
     :raises InvalidImageTarget: the host or the repository is not valid.
     """
 
@@ -52,7 +52,7 @@ class Registry:
 
     @property
     def is_docker_hub(self) -> bool:
-        """Whether it is the registry that names of images without a host refer to."""
+        """Return whether it is the registry of image names without a host."""
         return self.host in ("docker.io", "index.docker.io")
 
 
@@ -82,10 +82,10 @@ class ImageTarget:
         return f"host:{self.host}/{self.builder}" if self.registry is None else self.registry.name
 
     def tag(self, key: str) -> str:
-        """Return the name that an image of this key is stored under."""
+        """Return the name under which an image with this key is stored."""
         if self.registry is not None:
             return f"{self.registry.name}:{key}"
-        # Buildah and Podman store a name without a host under this one.
+        # Buildah and Podman store a name without a host under localhost.
         return f"{REPOSITORY}:{key}" if self.builder == "docker" else f"localhost/{REPOSITORY}:{key}"
 
 
