@@ -70,7 +70,7 @@ class DailyWindow:
         wall = local.time()
         if start <= wall < end if start < end else wall >= start or wall < end:
             return True
-        return any(opens <= moment < closes for opens, closes in self._moved(local.date() - ONE_DAY, 2))
+        return any(opens <= moment < closes for opens, closes in self._skipped_windows(local.date() - ONE_DAY, 2))
 
     def next_start(self, now: datetime) -> datetime:
         """Return the first moment after ``now`` at which the window is open, in UTC."""
@@ -85,37 +85,37 @@ class DailyWindow:
         zone = ZoneInfo(self.zone)
         today = now.astimezone(zone).date()
         days = [datetime.combine(today + timedelta(days=days), wall, zone) for days in range(FEW_DAYS)]
-        moved = [closes for _, closes in self._moved(today - ONE_DAY, FEW_DAYS)]
-        return [*(each.replace(fold=fold).astimezone(UTC) for each in days for fold in (0, 1)), *_leaps(zone, now), *moved]
+        moved = [closes for _, closes in self._skipped_windows(today - ONE_DAY, FEW_DAYS)]
+        return [*(each.replace(fold=fold).astimezone(UTC) for each in days for fold in (0, 1)), *_transitions(zone, now), *moved]
 
-    def _moved(self, first: date, days: int) -> Iterator[tuple[datetime, datetime]]:
+    def _skipped_windows(self, first: date, days: int) -> Iterator[tuple[datetime, datetime]]:
         """Yield when the window opens and closes on days on which the clocks skip it as a whole."""
         zone, length = ZoneInfo(self.zone), datetime.combine(first, self.end) - datetime.combine(first, self.start)
         if length <= timedelta(0):
             return  # no change of clocks skips midnight and the time around it
         for number in range(days):
             start = datetime.combine(first + timedelta(days=number), self.start, zone)
-            if all(_is_left_out(wall) for wall in (start, start + length - datetime.resolution)):
+            if all(_is_skipped(wall) for wall in (start, start + length - datetime.resolution)):
                 before, after = sorted(start.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
-                opens = _leap_between(zone, before, after)
+                opens = _transition_between(zone, before, after)
                 yield opens, opens + length
 
 
-def _is_left_out(wall: datetime) -> bool:
+def _is_skipped(wall: datetime) -> bool:
     """Return whether the clocks of its zone skip this time."""
     return wall.astimezone(UTC).astimezone(wall.tzinfo).replace(tzinfo=None) != wall.replace(tzinfo=None)
 
 
-def _leaps(zone: ZoneInfo, now: datetime) -> Iterator[datetime]:
+def _transitions(zone: ZoneInfo, now: datetime) -> Iterator[datetime]:
     """Yield when the clocks of the zone change within the next few days, to the second."""
     for hour in range(FEW_DAYS * 24):
         before = (now + timedelta(hours=hour)).replace(microsecond=0)
         after = before + timedelta(hours=1)
         if before.astimezone(zone).utcoffset() != after.astimezone(zone).utcoffset():
-            yield _leap_between(zone, before, after)
+            yield _transition_between(zone, before, after)
 
 
-def _leap_between(zone: ZoneInfo, before: datetime, after: datetime) -> datetime:
+def _transition_between(zone: ZoneInfo, before: datetime, after: datetime) -> datetime:
     """Return when the clocks change between two moments with different offsets."""
     was = before.astimezone(zone).utcoffset()
     while after - before > timedelta(seconds=1):

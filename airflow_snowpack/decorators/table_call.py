@@ -68,7 +68,7 @@ class TableCall:
             kwargs[SESSION] = self._session
         returned = call(*args, **around, **kwargs)
         self._check(returned)
-        return self._handed(returned, ())
+        return self._with_refs(returned, ())
 
     def _needs_session(self) -> bool:
         if self._parameters.takes_session:
@@ -100,7 +100,7 @@ class TableCall:
 
     def _check(self, returned: Any) -> None:
         """Refuse values that cannot be passed to other tasks, before anything is written."""
-        for hiding in _hiding(returned):
+        for hiding in _unsearched_containers(returned):
             problem = "the tables in it cannot be passed to other tasks; return a dictionary, a list or a tuple instead"
             raise UnusableOutput("output", hiding.__name__, problem)
         name = self._handover.options.name
@@ -108,7 +108,7 @@ class TableCall:
         if name is not None and new != 1:
             raise UnusableOutput("name", name, f"the task returned {new} new tables, and a name is for one")
 
-    def _handed(self, value: Any, path: tuple[str, ...]) -> Any:
+    def _with_refs(self, value: Any, path: tuple[str, ...]) -> Any:
         """Return the value with references instead of rows."""
         if is_ref(value):
             return self._passed_on(read_ref(value))
@@ -120,8 +120,8 @@ class TableCall:
         if not any(True for _ in _frames(value)) and not find_refs(value):
             return value
         if isinstance(value, Mapping):
-            return {key: self._handed(item, (*path, str(key))) for key, item in value.items()}
-        return [self._handed(item, (*path, str(place))) for place, item in enumerate(value)]
+            return {key: self._with_refs(item, (*path, str(key))) for key, item in value.items()}
+        return [self._with_refs(item, (*path, str(place))) for place, item in enumerate(value)]
 
     def _rows(self, frame: Any) -> Any:
         """Return the rows of a reader in memory: it can be read once, but returned twice. Other frames stay unchanged."""
@@ -149,7 +149,7 @@ def _frames(value: Any) -> Iterator[Any]:
             yield from _frames(item)
 
 
-def _hiding(value: Any) -> Iterator[type]:
+def _unsearched_containers(value: Any) -> Iterator[type]:
     """Yield the classes of containers that contain frames or references and are not searched."""
     if is_dataclass(value) and not isinstance(value, type) and not is_ref(value):
         hidden: Iterable[Any] = (getattr(value, field.name) for field in fields(value))
@@ -157,7 +157,7 @@ def _hiding(value: Any) -> Iterator[type]:
         hidden = value
     else:
         for item in _items(value):
-            yield from _hiding(item)
+            yield from _unsearched_containers(item)
         return
     if any(find_refs(item) or any(True for _ in _frames(item)) for item in hidden):
         yield type(value)

@@ -28,7 +28,7 @@ BATCH_SIZE = 100
 MOMENT = re.compile(r"\d{4}-?\d\d-?\d\dT\d\d:?\d\d:?\d\d")
 
 
-_asking = Lock()
+_supervisor_lock = Lock()
 """In ``dag.test()``, two threads could receive each other's answers."""
 
 
@@ -57,7 +57,7 @@ def ask_supervisor(message: Any) -> Any:
     from httpx import HTTPStatusError
 
     try:
-        with _asking:
+        with _supervisor_lock:
             answer = SUPERVISOR_COMMS.send(message)
     except AirflowRuntimeError as error:
         answer = error.error
@@ -72,14 +72,14 @@ def ask_supervisor(message: Any) -> Any:
 
 
 def _problem(status: Any, what: str, detail: Mapping[str, Any]) -> Refused | AirflowUnreachable:
-    inner = _innermost(detail)
+    inner = _server_response(detail)
     message = _message(inner, detail, what)
     if isinstance(status, int) and status in REFUSED:
         return Refused(status, message, inner.get("reason") if isinstance(inner, dict) else None)
     return AirflowUnreachable(f"the API server answered {status or what}: {message}")
 
 
-def _innermost(detail: Any) -> Any:
+def _server_response(detail: Any) -> Any:
     """Return the API server's response inside the supervisor's."""
     while isinstance(detail, dict) and isinstance(detail.get("detail"), dict | str):
         detail = detail["detail"]

@@ -195,7 +195,7 @@ class WaitsForTable(UsesCatalog):
         try:
             return self.attempt(context)
         except TableLocked as locked:
-            self._meet_locked_table(context, locked, until)
+            self._handle_locked_table(context, locked, until)
 
     def must_wait(self, context: Context, locked: TableLocked) -> bool:
         """Return whether the task waits for this lock regardless of ``if_locked``."""
@@ -205,7 +205,7 @@ class WaitsForTable(UsesCatalog):
         """Return a limit of the wait for the table other than ``wait_timeout``; ``None``: there is none."""
         return None
 
-    def _meet_locked_table(self, context: Context, locked: TableLocked, until: str | None) -> NoReturn:
+    def _handle_locked_table(self, context: Context, locked: TableLocked, until: str | None) -> NoReturn:
         if_locked = "wait" if self.if_locked != "wait" and self.must_wait(context, locked) else self.if_locked
         if if_locked == "fail":
             raise AirflowException(str(locked)) from locked

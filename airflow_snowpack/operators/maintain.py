@@ -82,7 +82,7 @@ class RequestsMaintenance(WaitsForTable):
             if request.is_auto:
                 request = self._planned(context, hook, catalog_hook.catalog, request)
             elif request.orphan_age is not None:
-                request = self._sparing(context, hook, request)
+                request = self._sparing_uncommitted_files(context, hook, request)
             if not read_flag("dry_run", self.dry_run):
                 return self.request(context, hook, catalog_hook.catalog, request)
             job = dry_run(jobs, catalog_hook.catalog, request, submitted_by=owner)
@@ -104,7 +104,7 @@ class RequestsMaintenance(WaitsForTable):
                 self.log.info("%s: %s, %s", decision["action"], decision["verdict"], decision["evidence"])
         return planned
 
-    def _sparing(self, context: Context, hook: SnowpackHook, request: MaintenanceRequest) -> MaintenanceRequest:
+    def _sparing_uncommitted_files(self, context: Context, hook: SnowpackHook, request: MaintenanceRequest) -> MaintenanceRequest:
         """Return the request without orphan files that a DAG run may still commit."""
         writers = self.dags_of_tables(context, hook, request.table)().writers(request.table)
         age, why = writers.protected_age(hook.installation.store.clock())

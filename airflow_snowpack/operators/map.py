@@ -86,14 +86,14 @@ class MapsTable(HandsOver):
         with self.handing_over(context) as handover:
             source = self._source()  # before Spark is started
             session = self.spark_session()
-            return handover.run(session, lambda: self._hand_on(context, handover, session, source))
+            return handover.run(session, lambda: self._write_table(context, handover, session, source))
 
     def arguments(self) -> dict[str, Any]:
         """Return what the function receives besides the rows."""
         args = self.op_args if not isinstance(self.op_args, str) else read_values("op_args", self.op_args)
         return {"args": tuple(args), "kwargs": read_object("op_kwargs", self.op_kwargs)}
 
-    def _hand_on(
+    def _write_table(
         self, context: Context, handover: TableHandover, session: SparkSession, source: Ref | TableName
     ) -> dict[str, Any]:
         from airflow_snowpack.builds.write.spark_source import SparkSource

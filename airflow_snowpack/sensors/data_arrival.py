@@ -65,7 +65,7 @@ class IcebergDataArrivalSensor(UsesCatalog, DecidesOnTimeout):
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Count what has arrived, and let the run pass if it is enough."""
-        look = self._look(context)
+        look = self._count_arrivals(context)
         return PokeReturnValue(is_done=look is not None, xcom_value=None if look is None else _report(look))
 
     def question(self, context: Context, until: datetime) -> DataArrivalTrigger:
@@ -88,14 +88,14 @@ class IcebergDataArrivalSensor(UsesCatalog, DecidesOnTimeout):
         waited = duration(self.timeout)
         if self.on_timeout == "go_on":
             self._until = None
-            look = self._look(context, accept_any=True)
+            look = self._count_arrivals(context, accept_any=True)
             assert look is not None, "any amount is accepted"
             self.log.info("Timed out after %s: continuing with what has arrived", waited)
             return _report(look)
         message = f"Not enough data had arrived for {self.consumer} within {waited}. It stays new for the next run."
         raise AirflowSkipException(message) if self.on_timeout == "skip" else AirflowException(message)
 
-    def _look(self, context: Context, *, accept_any: bool = False) -> Look | None:
+    def _count_arrivals(self, context: Context, *, accept_any: bool = False) -> Look | None:
         """Return what passes; ``None`` if it is not enough.
 
         :param accept_any: let any amount pass.

@@ -73,7 +73,7 @@ class RunConstraintSensor(DecidesOnTimeout):
     def poke(self, context: Context) -> PokeReturnValue:
         from airflow_snowpack.scheduling import GateState
 
-        run = self._ask(context)
+        run = self._evaluate(context)
         if run.state is GateState.SKIPPED:
             raise AirflowSkipException(run.text)
         passed = run.state is GateState.PASSED
@@ -112,7 +112,7 @@ class RunConstraintSensor(DecidesOnTimeout):
             return _report(run)
         raise AirflowSkipException(message) if self.on_timeout == "skip" else AirflowException(message)
 
-    def _ask(self, context: Context) -> GatedRun:
+    def _evaluate(self, context: Context) -> GatedRun:
         """Return the state of the run, and publish the reason why it waits."""
         from airflow_snowpack.hooks.errors import AirflowUnreachable
 

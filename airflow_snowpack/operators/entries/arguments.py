@@ -33,7 +33,7 @@ def check_place(runner: object, *, image: object, build: object) -> None:
     for name, value in (("image", image), ("build", build)):
         if runner not in ISOLATED and value is not None:
             raise InvalidEntry(name, value, "the runner 'subprocess' uses no image; remove it, or use runner='docker'")
-    if (image is not None and not _is_later(image)) or (isinstance(image, str) and not image.strip()):
+    if (image is not None and not _is_known_later(image)) or (isinstance(image, str) and not image.strip()):
         raise InvalidEntry("image", image, "write the name of an image, such as 'python:3.12'")
 
 
@@ -108,7 +108,7 @@ def check_inputs(inputs: object) -> None:
     if isinstance(inputs, Mapping):
         for name in inputs:
             check_name("inputs", name)
-    elif not _is_later(inputs):
+    elif not _is_known_later(inputs):
         raise InvalidEntry("inputs", inputs, "write a dictionary of tables by name, such as {'flights': clean.output}")
 
 
@@ -120,6 +120,6 @@ def check_python(python: object, command: object = None) -> None:
         raise InvalidEntry("python", python, "a command has none; write the interpreter as its program")
 
 
-def _is_later(value: Any) -> bool:
+def _is_known_later(value: Any) -> bool:
     """Return whether the value is a text, which may be a template, or the output of another task."""
     return isinstance(value, str) or hasattr(value, "resolve")
