@@ -118,10 +118,7 @@ def _record(context: Context, outlet: Asset | AssetAlias, asset: Asset, extra: M
 
 
 def build_asset(dataset: str) -> Asset:
-    """Return the asset ``snowpack://builds/dataset``.
-
-    :raises InvalidBuild: the name of the dataset is not valid.
-    """
+    """Return the asset ``snowpack://builds/dataset``; raise :class:`InvalidBuild` if the name of the dataset is not valid."""
     from airflow_snowpack.builds.layout import check_dataset
 
     return Asset(uri=f"snowpack://builds/{check_dataset(dataset)}", group="snowpack")

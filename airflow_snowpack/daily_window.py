@@ -38,10 +38,7 @@ def parse_minute(value: object) -> time:
 
 
 def check_zone(name: str) -> str:
-    """Return the name of an IANA zone.
-
-    :raises ValueError: there is no such zone.
-    """
+    """Return the name of an IANA zone; raise ``ValueError`` if there is no such zone."""
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

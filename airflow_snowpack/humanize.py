@@ -41,10 +41,7 @@ def percent(share: float) -> str:
 
 
 def plural(count: int, noun: str, nouns: str | None = None) -> str:
-    """Format a count with its noun: ``1 job``, ``2,500 jobs``.
-
-    :param nouns: the plural, unless it is the noun with an "s".
-    """
+    """Format a count with its noun: ``1 job``, ``2,500 jobs``; ``nouns`` is the plural, unless it is the noun with an "s"."""
     return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
 
 

@@ -138,10 +138,7 @@ class Installation:
 
     @property
     def policies(self) -> Policies:
-        """The maintenance policies as their file is now.
-
-        :raises PoliciesNotFound, InvalidPolicies: the file cannot be read, or has problems.
-        """
+        """The maintenance policies as their file is now; raises :class:`PoliciesNotFound` or :class:`InvalidPolicies`."""
         from airflow_snowpack.maintenance.policies import Policies
 
         return Policies() if self.policies_file is None else self.policies_file.policies()

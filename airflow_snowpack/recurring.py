@@ -41,10 +41,7 @@ class Recurring:
         self._began = self._logged_at = 0.0
 
     def failed(self, error: BaseException, message: str, *arguments: object) -> None:
-        """Record a failure, and log it unless one was logged less than ``every`` ago.
-
-        :param message: what failed, with its arguments.
-        """
+        """Record a failure, and log it with this message unless one was logged less than ``every`` ago."""
         now, self._what = self._monotonic(), message % arguments
         if not self._failures:
             self._began = now

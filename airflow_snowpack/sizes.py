@@ -22,10 +22,7 @@ SIZE = r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[A-Za-z]*)\s*"
 
 
 def parse_bytes(value: object) -> int:
-    """Return a number of bytes from ``"100GB"``, ``"1.5 TiB"`` or a number.
-
-    :raises ValueError: it is not a size of at least one byte.
-    """
+    """Parse a number of bytes from ``"100GB"``, ``"1.5 TiB"`` or a number; raise ``ValueError`` if it is not at least one."""
     if isinstance(value, int) and not isinstance(value, bool):
         size = value
     else:

@@ -96,7 +96,7 @@ class _Call(Generic[V]):
 
 
 class TimedCalls(Generic[K, V]):
-    """Calls with a time limit, which remembers by key which of them hang. Threads may share it.
+    """Makes calls with a time limit, and remembers by key which of them hang. Threads may share it.
 
     :param what: returns the name of a key for messages.
     :param limit: how long a call may take.

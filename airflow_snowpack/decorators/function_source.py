@@ -37,10 +37,7 @@ def check_function(function: Callable[..., Any]) -> None:
 
 
 def source_of(function: Callable[..., Any]) -> str:
-    """Return a module that defines the function, without the decorators that make it a task.
-
-    :raises InvalidEntry: the source of the function is not available.
-    """
+    """Return a module that defines the function, without task decorators; raise :class:`InvalidEntry` without its source."""
     try:
         lines, _ = inspect.getsourcelines(function)
         text = "".join(lines)

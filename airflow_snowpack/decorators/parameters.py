@@ -49,10 +49,7 @@ class UnknownForm(TypeError):
 
 
 class Parameters(NamedTuple):  # a tenth of a dataclass's cost when a DAG file is parsed
-    """The parameters of a task's function.
-
-    :ivar takes_session: whether one is called ``spark``.
-    """
+    """The parameters of a task's function, and whether one is called ``spark``."""
 
     signature: inspect.Signature
     takes_session: bool
@@ -87,10 +84,7 @@ class Parameters(NamedTuple):  # a tenth of a dataclass's cost when a DAG file i
         return names[:count]
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-        """Bind the arguments to the names of their parameters; ``*args`` and ``**kwargs`` keep their names.
-
-        :raises TypeError: they do not fit the function.
-        """
+        """Bind the arguments by parameter, ``*args`` and ``**kwargs`` by their names; raise ``TypeError`` if one does not fit."""
         return self.for_callers().bind(*args, **kwargs)
 
 
@@ -152,10 +146,7 @@ def _form_of(named: NamedClass, parameter: str, annotation: Any, function: Calla
 
 
 class NamedClass(NamedTuple):
-    """A class that an annotation names.
-
-    :ivar module: ``None`` if it is unknown.
-    """
+    """A class that an annotation names; its module is ``None`` if it is unknown."""
 
     module: str | None
     name: str

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 
 class TableCall:
-    """A function, its arguments, and the handover that they pass through.
-
-    :param session: starts Spark.
-    """
+    """A function, its arguments, and the handover that they pass through; ``session`` starts Spark."""
 
     def __init__(self, handover: TableHandover, function: Callable[..., Any], session: Callable[[], SparkSession]) -> None:
         self._handover = handover
@@ -41,19 +38,13 @@ class TableCall:
         self._read_once: list[tuple[Any, Any]] = []  # readers that were returned, and their rows
 
     def receive(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Set the arguments, and pin all tables in them.
-
-        :raises InterimTableGone, InterimTableNotFound: one of them no longer exists.
-        """
+        """Set the arguments, and pin their tables; raise :class:`InterimTableGone` or ``InterimTableNotFound`` if one is gone."""
         self._args = [self._handover.resolved(value) for value in args]
         self._kwargs = {name: self._handover.resolved(value) for name, value in kwargs.items()}
         self._handover.receive(find_refs([self._args, self._kwargs]))
 
     def made(self, around: Mapping[str, Any], call: Callable[..., Any]) -> Any:
-        """Call the function, and return its XCom.
-
-        :param around: more arguments, from Airflow's context.
-        """
+        """Call the function, also with arguments from Airflow's context (``around``), and return its XCom."""
         if not self._needs_session():
             return self._called(around, call)
         self._session = session = self._start()

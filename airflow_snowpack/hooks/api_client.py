@@ -33,10 +33,7 @@ REFUSED = range(400, 500)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response of the API.
-
-    :param body: parsed; ``None`` if it is not JSON.
-    """
+    """A response of the API; the parsed body is ``None`` if it is not JSON."""
 
     status: int
     body: Any
@@ -59,10 +56,7 @@ class Answer:
         return str(detail or f"HTTP {self.status}")[:500]
 
     def required(self, method: str, path: str) -> Any:
-        """Return the body.
-
-        :raises AirflowRefuses: the API refused the request to this path.
-        """
+        """Return the body; raise :class:`AirflowRefuses` if the API refused the request to this path."""
         if not self.is_ok:
             raise AirflowRefuses(f"{method} {path} was refused: {self.reason}")
         return self.body

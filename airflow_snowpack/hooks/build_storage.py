@@ -92,10 +92,7 @@ class BuildStorageHook(BaseHook):
         return options
 
     def storage(self, url: str) -> Storage:
-        """Open the storage at a URL.
-
-        :raises InvalidBuild: the URL is not supported.
-        """
+        """Open the storage at a URL; raise :class:`InvalidBuild` if the URL is not supported."""
         from airflow_snowpack.builds.storage import Storage
 
         return Storage(url, self.options(url))

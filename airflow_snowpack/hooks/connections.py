@@ -77,10 +77,7 @@ def _outage(conn_id: str) -> str | None:
 
 
 def _is_in_airflow(conn_id: str) -> bool:
-    """Query the API server, whose failures Airflow's secrets backend hides.
-
-    :raises AirflowRuntimeError: it does not answer.
-    """
+    """Query the API server, whose failures Airflow's secrets backend hides; they raise ``AirflowRuntimeError``."""
     from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection
     from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 

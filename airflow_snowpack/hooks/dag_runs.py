@@ -81,10 +81,7 @@ class AirflowDagRuns(ABC):
         )
 
     def _ask_each(self, what: str, names: Iterable[str], ask: Callable[[str], T]) -> dict[str, T | Unavailable]:
-        """Return the answer about each name, or why Airflow does not give it.
-
-        :raises AirflowUnreachable: Airflow does not answer any request.
-        """
+        """Return the answer about each name, or why there is none; raise :class:`AirflowUnreachable` without any answer."""
         calls = {(what, name): partial(ask, name) for name in names}
         found: dict[str, T | Unavailable] = {}
         outages = []
@@ -128,14 +125,11 @@ class AirflowDagRuns(ABC):
         return self._ask_each("runs", known, lambda dag_id: self._runs_of(dag_id, known[dag_id]))
 
     def active_among(self, dag_id: str, run_ids: frozenset[str]) -> int:
-        """Return how many of these runs are active.
-
-        :raises AirflowUnreachable: Airflow does not answer.
-        """
+        """Return how many of these runs are active; raise :class:`AirflowUnreachable` if Airflow does not answer."""
         return self.count_active(dag_id, run_ids)[1]
 
     def missing_dags(self, dag_ids: Iterable[str]) -> Mapping[str, bool]:
-        """Return whether each of these DAGs is missing, without those that Airflow refuses to report.
+        """Return whether each DAG is missing, without those that Airflow refuses to report.
 
         :raises AirflowUnreachable: Airflow does not answer.
         """
@@ -148,10 +142,7 @@ class AirflowDagRuns(ABC):
 
     @abstractmethod
     def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
-        """Return the ends of all runs of these DAGs.
-
-        :raises AirflowUnreachable: Airflow does not answer.
-        """
+        """Return the ends of all runs of these DAGs; raise :class:`AirflowUnreachable` if Airflow does not answer."""
 
     @abstractmethod
     def free_slots(self, pools: Iterable[str]) -> Mapping[str, Slots]:

@@ -86,10 +86,7 @@ class IcebergCatalogHook(BaseHook):
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The PyIceberg catalog.
-
-        :raises CatalogUnreachable: it does not answer.
-        """
+        """The PyIceberg catalog; raises :class:`CatalogUnreachable` if it does not answer."""
         return self.config.load()
 
     def get_conn(self) -> Catalog:
@@ -97,10 +94,7 @@ class IcebergCatalogHook(BaseHook):
         return self.catalog
 
     def table_name(self, text: str) -> TableName:
-        """Parse ``database.table``.
-
-        :raises InvalidTableName: the name is not valid.
-        """
+        """Parse ``database.table``; raise :class:`InvalidTableName` if the name is not valid."""
         from airflow_snowpack.iceberg import TableName
 
         return TableName.parse(text, catalog=self.settings.catalog_name)
@@ -116,10 +110,7 @@ class IcebergCatalogHook(BaseHook):
         return TableName.parse(text, catalog=self.settings.catalog_name, catalog_id=self.config.catalog_id)
 
     def load_table(self, name: TableName) -> Table:
-        """Open a table.
-
-        :raises TableNotFound, CatalogUnreachable: from the catalog.
-        """
+        """Open a table; raise :class:`TableNotFound` or :class:`CatalogUnreachable`."""
         from airflow_snowpack.iceberg import load_table
 
         return load_table(self.catalog, name)
@@ -161,10 +152,7 @@ def read_catalog_id(catalog_conn_id: str | None = None) -> str:
 
 
 def count_databases(config: CatalogConfig) -> int:
-    """Count the databases.
-
-    :raises CatalogUnreachable: the catalog does not answer.
-    """
+    """Count the databases; raise :class:`CatalogUnreachable` if the catalog does not answer."""
     from airflow_snowpack.iceberg.catalog import connection_errors
     from airflow_snowpack.iceberg.errors import CatalogUnreachable
 

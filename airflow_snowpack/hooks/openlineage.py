@@ -82,10 +82,7 @@ class DatasetNames:
         self._looked_up = 0
 
     def input(self, table: Touched, seen: Mapping[str, Any]) -> Any:
-        """Return the dataset of a table that was read.
-
-        :param seen: the facets of what this run has observed of it.
-        """
+        """Return the dataset of a table that was read, with the facets of what this run has observed of it."""
         from airflow.providers.common.compat.openlineage.facet import InputDataset
 
         namespace, name = self.of(table)

@@ -49,10 +49,7 @@ class TaskRunStates:
     """States from the task's supervisor: one message per run, and one per task and batch of its runs."""
 
     def read(self, asked: Sequence[RunQuery]) -> Mapping[Key, DagRunState]:
-        """See :class:`airflow_snowpack.interim.collection.model.RunStates`.
-
-        :raises AirflowUnreachable: the API server does not answer.
-        """
+        """Implement :meth:`.RunStates.read`; raise :class:`AirflowUnreachable` if the API server does not answer."""
         phases = {(run.dag_id, run.run_id): phase for run in asked if (phase := self._phase(run)) is not None}
         states: dict[Key, dict[str, States]] = {key: {} for key in phases}
         for dag_id, task_id, run_ids in _batches(asked, phases):
@@ -112,10 +109,7 @@ class RestRunStates:
         self._rest = rest
 
     def read(self, asked: Sequence[RunQuery]) -> Mapping[Key, DagRunState]:
-        """See :class:`airflow_snowpack.interim.collection.model.RunStates`.
-
-        :raises AirflowUnreachable: the API does not answer.
-        """
+        """Implement :meth:`.RunStates.read`; raise :class:`AirflowUnreachable` if the API does not answer."""
         found: dict[Key, DagRunState] = {}
         for run in asked:
             try:

@@ -102,10 +102,7 @@ class SnowpackHook(BaseHook):
 
     @property
     def installation(self) -> Installation:
-        """The services of this installation, on the open store.
-
-        :raises StoreError: as :meth:`store`.
-        """
+        """The services of this installation, on the open store; raises :class:`StoreError` as :meth:`store` does."""
         from airflow_snowpack.connections.spark import SparkOrphans
         from airflow_snowpack.installation import Installation
         from airflow_snowpack.store import open_store

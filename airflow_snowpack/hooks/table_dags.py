@@ -105,10 +105,7 @@ class _Uses:
 
 @dataclass(frozen=True)
 class _Runs:
-    """The newest runs of the DAGs.
-
-    :param since: the start of the time that they cover.
-    """
+    """The newest runs of the DAGs, which cover the time since ``since``."""
 
     since: datetime
     starts: Mapping[str, list[datetime]]

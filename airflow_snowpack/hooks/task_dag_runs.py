@@ -100,10 +100,7 @@ def _json(response: Any) -> Mapping[str, Any]:
 
 
 def _find(message: Any, what: str) -> Any:
-    """Return the answer to a message; ``None`` if Airflow itself reports that there is no such object.
-
-    :raises AirflowRefuses: the API server refused.
-    """
+    """Return the answer to a message; ``None`` if Airflow has no such object. Raise :class:`AirflowRefuses` if it refuses."""
     try:
         return ask_supervisor(message)
     except Refused as refused:

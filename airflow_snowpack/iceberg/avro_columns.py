@@ -42,10 +42,7 @@ ZEROS = bytes(16)
 
 @dataclass
 class AvroBlocks:
-    """A decompressed Avro file.
-
-    :param blocks: the number of rows of each block, and its bytes.
-    """
+    """A decompressed Avro file: the number of rows of each block, and its bytes."""
 
     location: str
     schema: str
@@ -116,10 +113,7 @@ class AvroColumns:
         self._required = frozenset(required)
 
     def rows(self, file: AvroBlocks) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a file. Each block is dropped once its rows were read.
-
-        :raises ValueError: it is not a file that Iceberg could have written.
-        """
+        """Yield the rows, dropping each block after its rows; raise ``ValueError`` if Iceberg cannot have written the file."""
         from pyiceberg.avro.decoder import new_decoder
 
         try:

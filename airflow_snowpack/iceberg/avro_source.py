@@ -38,10 +38,7 @@ def source_of(schema: str, field_ids: tuple[int, ...], required: Collection[int]
 
 
 class _Compiler:
-    """Writes the source of a function that reads rows.
-
-    :param columns: the variable of each column, by field id.
-    """
+    """Writes the source of a function that reads rows; ``columns`` are their variables, by field id."""
 
     def __init__(self, columns: dict[int, str], required: Collection[int]) -> None:
         self._columns = columns

@@ -44,10 +44,7 @@ class AvroTail:
         self.match: Match | None = None
 
     def learn(self, data: bytes, begin: int) -> Match | None:
-        """Add the end of a record to the pattern, and return what matches the next ones.
-
-        :param begin: where it begins; it is known to end within the data.
-        """
+        """Add the record's end, known to begin and end within the data, to the pattern; return what matches the next ones."""
         if self._learned == MOST_LEARNED:
             return self.match
         pieces: list[Piece] = []

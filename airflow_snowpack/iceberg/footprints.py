@@ -168,10 +168,7 @@ class FootprintMemory(Protocol):
 
 
 class Listed(NamedTuple):
-    """A table or a view as a catalog lists it.
-
-    :param metadata_location: ``None`` if the catalog does not list it.
-    """
+    """A table or a view as a catalog lists it; some catalogs do not list the metadata location."""
 
     metadata_location: str | None = None
     is_view: bool = False
@@ -300,10 +297,7 @@ def _of_view(metadata_location: str) -> Footprint:
 
 
 def load_by_key(catalog: Catalog, key: TableKey, metadata_location: str | None) -> Table:
-    """Load a table of the catalog or of another catalog name of its database.
-
-    :param metadata_location: needed for another catalog name.
-    """
+    """Load a table of the catalog, or, by its metadata location, of another catalog name of its database."""
     from pyiceberg.catalog.rest import RestCatalog
 
     if key.catalog != catalog.name:
@@ -315,10 +309,7 @@ def load_by_key(catalog: Catalog, key: TableKey, metadata_location: str | None) 
 
 
 def view_file(catalog: Catalog, key: TableKey) -> str:
-    """Return the location of the metadata file of a view.
-
-    :raises ValueError: the catalog does not return it.
-    """
+    """Return the location of the metadata file of a view; raise ``ValueError`` if the catalog does not return it."""
     from airflow_snowpack.iceberg.guarded_catalogs import LocatedView
 
     view = catalog.load_view(key.identifier)
@@ -328,10 +319,7 @@ def view_file(catalog: Catalog, key: TableKey) -> str:
 
 
 def table_at(catalog: Catalog, key: TableKey, metadata_location: str) -> Table:
-    """Read a table from its metadata file, with the file access of a catalog.
-
-    :raises OSError, ValueError: the file cannot be read.
-    """
+    """Read a table from its metadata file, with a catalog's file access; raise ``OSError`` or ``ValueError`` if that fails."""
     from pyiceberg.serializers import FromInputFile
     from pyiceberg.table import Table
 
@@ -487,10 +475,7 @@ def database_of(catalog: Catalog) -> str:
 
 
 def _listed(catalog: Catalog) -> dict[TableKey, Listed]:
-    """Return the tables and views of the catalog, and of other catalog names of its database.
-
-    :raises CatalogUnreachable: they cannot be listed.
-    """
+    """Return the tables and views of the catalog and its database's other catalog names, or raise :class:`CatalogUnreachable`."""
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.exceptions import NoSuchNamespaceError
 

@@ -214,10 +214,7 @@ class ForeignFiles:
 
 
 def named_files(table: Table, spelling: Callable[[str], str]) -> frozenset[str]:
-    """Return all files that the kept metadata of a table names.
-
-    :raises OSError, ValueError: a file that the metadata names is missing or damaged.
-    """
+    """Return all files that a table's kept metadata names; raise ``OSError`` or ``ValueError`` if one is missing or damaged."""
     from pyiceberg.table import Table
 
     whole = Table(table.name(), whole_metadata(table), table.metadata_location, table.io, table.catalog)

@@ -38,10 +38,7 @@ WITHOUT_AUTHORITY = ("hdfs", "viewfs")
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file as the storage has it.
-
-    :param modified_at: ``None`` if the storage does not report it.
-    """
+    """A file as the storage has it; ``modified_at`` is ``None`` if the storage does not report it."""
 
     path: str
     bytes: int

@@ -139,10 +139,7 @@ class Quarantine(ABC):
 
     @abstractmethod
     def holds(self, file: StoredFile) -> bool:
-        """Return whether the file is in quarantine.
-
-        :raises OSError: this cannot be determined here.
-        """
+        """Return whether the file is in quarantine; raise ``OSError`` if this cannot be determined here."""
 
     @abstractmethod
     def restore(self, file: StoredFile) -> bool:

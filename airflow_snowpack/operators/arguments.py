@@ -102,10 +102,7 @@ def read_moment(name: str, value: object) -> datetime | None:
 
 
 def read_number(name: str, value: object) -> int | None:
-    """Parse an integer, or its text; ``None`` for no value.
-
-    :raises UnreadableArgument: it is not an integer.
-    """
+    """Parse an integer, or its text; ``None`` for no value. Raise :class:`UnreadableArgument` if it is not an integer."""
     text = read_text(value)
     if text is None:
         return None
@@ -115,10 +112,7 @@ def read_number(name: str, value: object) -> int | None:
 
 
 def read_period(name: str, value: object) -> timedelta:
-    """Parse a duration from a ``timedelta`` or its text, such as ``1d``.
-
-    :raises UnreadableArgument: it is not a duration.
-    """
+    """Parse a duration from a ``timedelta`` or text such as ``1d``; raise :class:`UnreadableArgument` if it is not a duration."""
     from airflow_snowpack.durations import parse_duration
 
     try:

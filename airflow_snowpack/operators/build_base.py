@@ -103,10 +103,7 @@ class PublishesBuild(ReportsLineage, UsesDataset):
         self._outlet = declare_outlet(self, publication_outlet(dataset), published_builds())
 
     def leave_event(self, context: Context, report: Mapping[str, Any]) -> None:
-        """Emit the event if the current build has changed.
-
-        :param report: the task's return value.
-        """
+        """Emit the event if the current build has changed, by the task's return value."""
         if self._outlet is None:
             return
         if report["moved"]:
@@ -267,10 +264,7 @@ class TakesBuildArguments(PublishesBuild):
         return utc_now() if given is None else given
 
     def spec(self) -> BuildSpec:
-        """Return the specification of the build.
-
-        :raises InvalidBuild, UnreadableArgument: an argument is not valid.
-        """
+        """Return the specification of the build; raise :class:`InvalidBuild` or ``UnreadableArgument`` for a bad argument."""
         from airflow_snowpack.builds.build_spec import BuildSpec
         from airflow_snowpack.builds.errors import InvalidBuild
         from airflow_snowpack.builds.model import ShardFormat

@@ -53,10 +53,7 @@ class Handover:
 
     @classmethod
     def read(cls, value: object) -> Self:
-        """Parse the output of the task before, rendered to text or not.
-
-        :raises UnreadableArgument: it is not what :meth:`to_json` returns.
-        """
+        """Parse the output of the task before, rendered or not; raise :class:`UnreadableArgument` if it is something else."""
         from airflow_snowpack.builds.build_spec import BuildInput
         from airflow_snowpack.builds.json_format import read_sharding
         from airflow_snowpack.builds.model import ShardFormat
@@ -76,10 +73,7 @@ class Handover:
 
 
 def named_run(value: object) -> tuple[str, str]:
-    """Return the dataset and the run in a step's XCom.
-
-    :raises UnreadableArgument: it has none.
-    """
+    """Return the dataset and the run in a step's XCom; raise :class:`UnreadableArgument` if it has none."""
     content = read_object("build", value)
     dataset, run_id = content.get("dataset"), content.get("run_id")
     if not isinstance(dataset, str) or not isinstance(run_id, str):
@@ -88,10 +82,7 @@ def named_run(value: object) -> tuple[str, str]:
 
 
 class ContinuesBuild(UsesDataset):
-    """Base of the steps of a build.
-
-    :param build: the output of the step before.
-    """
+    """Base of the steps of a build; ``build`` is the output of the step before."""
 
     template_fields: Sequence[str] = ("build", "store_conn_id", "storage_conn_id")
     template_fields_renderers: ClassVar[dict[str, str]] = {"build": "json"}

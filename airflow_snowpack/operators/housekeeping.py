@@ -251,10 +251,7 @@ def _swept(action: SweepAction) -> dict[str, Any]:
 
 
 def sign_of_task(store: Store, role: Role, context: Context, period: timedelta | None = None) -> SignOfLife:
-    """Return the sign of life of this task, the same in each run of its DAG.
-
-    :param period: the time between two signs; ``None`` for the schedule of its DAG.
-    """
+    """Return the sign of life of this task, the same in each run of its DAG; ``period`` is by default the DAG's schedule."""
     from airflow_snowpack.store.signs_of_life import SignOfLife
 
     instance = context["ti"]

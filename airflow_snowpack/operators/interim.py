@@ -94,10 +94,7 @@ class HandsOver(ReportsLineage, StopsWhenKilled, UsesCatalog):
             self._handover = None
 
     def spark_session(self) -> SparkSession:
-        """Return the Spark session of the connection.
-
-        :raises SparkUnavailable: this machine has no Spark.
-        """
+        """Return the Spark session of the connection; raise :class:`SparkUnavailable` if this machine has no Spark."""
         from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
 
         return IcebergSparkHook(self.spark_conn_id, self.catalog_conn_id).session()

@@ -57,10 +57,7 @@ class RunsJob(ReportsLineage, StopsWhenKilled, UsesCatalog):
         return () if self._job_id is None else (self._job_id,)
 
     def engine(self, hook: SnowpackHook, catalog: Catalog) -> SparkEngine:
-        """Return the engine that runs the actions.
-
-        :raises SparkUnavailable: this machine has no Spark.
-        """
+        """Return the engine that runs the actions; raise :class:`SparkUnavailable` if this machine has no Spark."""
         from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
         from airflow_snowpack.inventory import stored_footprints
         from airflow_snowpack.maintenance import SparkEngine
@@ -72,10 +69,7 @@ class RunsJob(ReportsLineage, StopsWhenKilled, UsesCatalog):
         return SparkEngine(spark.sessions, lambda: catalog, footprints=footprints, removals=Removals(hook.store()))
 
     def begin(self, hook: SnowpackHook, claim: Claim, engine: SparkEngine, sign: SignOfLife | None = None) -> None:
-        """Begin the attempt at a claimed job, which a kill abandons from here on.
-
-        :param sign: the sign of life of a task that works for the queue.
-        """
+        """Begin the attempt at a claimed job, which a kill abandons from here on; ``sign`` is the queue worker's sign of life."""
         from airflow_snowpack.jobs import Attempt
 
         continues = hook.settings.continue_on_error if self.continue_on_error is None else self.continue_on_error
@@ -256,10 +250,7 @@ class CancelMaintenanceOperator(UsesStore):
 
 
 def job_report(job: Job, before: Mapping[str, int] | None = None, after: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """Return a job as JSON values, for XCom.
-
-    :param before, after: the table's numbers before and after the job; left out if they are unknown.
-    """
+    """Return a job as JSON values, for XCom, with the table's numbers before and after the job if they are known."""
     elapsed = (job.completed_at - job.started_at).total_seconds() if job.completed_at and job.started_at else None
     report: dict[str, Any] = {
         "job_id": job.job_id,

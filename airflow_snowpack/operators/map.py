@@ -32,10 +32,7 @@ EXPECTED = "the output of a task that returns a table, or the name of an Iceberg
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """New rows, and how the lineage describes them.
-
-    :param detail: JSON values.
-    """
+    """New rows, and how the lineage describes them: ``detail`` has JSON values."""
 
     df: DataFrame
     kind: OperationKind

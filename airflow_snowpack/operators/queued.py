@@ -56,10 +56,7 @@ class QueuesJob(WaitsForTable, RunsJob):
     _ended_job: Job | None = None
 
     def report(self, context: Context, job: Job, before: Mapping[str, int]) -> Any:
-        """Emit the events of a completed job, and return the XCom.
-
-        :param before: the numbers of the table before the job.
-        """
+        """Emit the events of a completed job, and return the XCom; ``before`` has the table's numbers before the job."""
         raise NotImplementedError
 
     def read_execution(self, default: Execution) -> Execution:
@@ -81,10 +78,7 @@ class QueuesJob(WaitsForTable, RunsJob):
         return execution
 
     def is_queued(self, settings: Settings) -> bool:
-        """Return whether a worker runs the job.
-
-        :raises UnreadableArgument, UnusableArgument: as :meth:`read_execution`.
-        """
+        """Return whether a worker runs the job; raises what :meth:`read_execution` raises."""
         return self.read_execution(settings.execution) == "queued"
 
     def queue_job(

@@ -52,18 +52,12 @@ class NoLibrary(ImportError):
 
 
 def library(name: str) -> Any:
-    """Return a module of this package that converts tables.
-
-    It is loaded from the archive even where airflow_snowpack is installed, perhaps in another version.
-    """
+    """Return the archive's module that converts tables, even if another version of airflow_snowpack is installed."""
     return importlib.import_module(f"{__name__.partition('.')[0]}.{name}")
 
 
 def arrow() -> Any:
-    """Return the module ``pyarrow``.
-
-    :raises NoLibrary: it is not installed.
-    """
+    """Return the module ``pyarrow``; raise :class:`NoLibrary` if it is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -228,10 +222,7 @@ def _parameter_names(function: Callable[..., Any], positional: int) -> Iterator[
 
 
 class Records(logging.Handler):
-    """Writes records of ``logging`` as lines of the mark and JSON.
-
-    :param mark: starts each line.
-    """
+    """Writes records of ``logging`` as lines of the mark and JSON."""
 
     def __init__(self, mark: str) -> None:
         super().__init__()

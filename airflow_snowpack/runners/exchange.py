@@ -217,10 +217,7 @@ class Exchange:
         return EntryResult(value, entry.outputs, outputs.ignored)
 
     def output(self, name: str) -> pa.RecordBatchReader:
-        """Return the rows of an output, batch by batch, in the types that the entry wrote.
-
-        :raises UnusableOutputFile: it cannot be read.
-        """
+        """Return the rows of an output by batch, in the entry's types; raise :class:`UnusableOutputFile` if it is unreadable."""
         if self._outputs is None:
             raise RuntimeError("Call result() before output().")
         return self._outputs.read(name)
@@ -230,10 +227,7 @@ class Exchange:
         self._on_end(None)
 
     def leave(self, *, needed_for: timedelta = timedelta(0)) -> None:
-        """Leave the folder to another process, which continues with :meth:`Exchanges.resume`.
-
-        :param needed_for: how long a sweep considers the folder used.
-        """
+        """Leave the folder to another process, which calls :meth:`Exchanges.resume`; a sweep keeps it for ``needed_for``."""
         self._on_end(needed_for)
 
     def __enter__(self) -> Exchange:

@@ -78,10 +78,7 @@ class Supervisor:
             self._reap()
 
     def end_all(self) -> list[int]:
-        """End every process below this one by SIGTERM, and those that are left after the grace period by SIGKILL.
-
-        :returns: the processes that could not be ended.
-        """
+        """End all processes below this one by SIGTERM, after the grace period by SIGKILL; return those that are left."""
         terminated: set[int] = set()
         until = time.monotonic() + self.grace
         while self._reap() and (left := until - time.monotonic()) > 0:

@@ -103,10 +103,7 @@ def _in_zone(value: datetime, zone: str | None) -> datetime:
 
 
 def decode(value: Any, special: Callable[[str, dict[str, Any]], Any]) -> Any:
-    """Return the value that :func:`encode` received.
-
-    :param special: returns the value of the caller's own JSON, by its tag.
-    """
+    """Return the value that :func:`encode` received; ``special`` returns the value of the caller's own JSON, by its tag."""
     if isinstance(value, list):
         return [decode(item, special) for item in value]
     if not isinstance(value, dict):

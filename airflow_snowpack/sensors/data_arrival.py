@@ -96,10 +96,7 @@ class IcebergDataArrivalSensor(UsesCatalog, DecidesOnTimeout):
         raise AirflowSkipException(message) if self.on_timeout == "skip" else AirflowException(message)
 
     def _count_arrivals(self, context: Context, *, accept_any: bool = False) -> Look | None:
-        """Return what passes; ``None`` if it is not enough.
-
-        :param accept_any: let any amount pass.
-        """
+        """Return what passes, with ``accept_any`` any amount; ``None`` if it is not enough."""
         from airflow_snowpack.scheduling.sources.consumer import Consumer
 
         owner, began_at = owner_of(context), None if self._until is None else self._began_at(self._until)

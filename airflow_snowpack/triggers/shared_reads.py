@@ -148,10 +148,7 @@ def _begin(begun: asyncio.Future[None]) -> None:
 
 
 async def next_round(period_s: float, at_most_s: float = math.inf) -> None:
-    """Sleep until the next round, which begins at the same time for all triggers with this period.
-
-    :param at_most_s: the longest sleep.
-    """
+    """Sleep until the next round, which begins at the same time for all triggers with this period; ``at_most_s`` limits it."""
     loop, period = asyncio.get_running_loop(), max(SHORTEST_ROUND_S, period_s)
     now = loop.time()
     begun: asyncio.Future[None] = loop.create_future()

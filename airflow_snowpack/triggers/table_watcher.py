@@ -74,10 +74,7 @@ class ArrivalProducer(SharedStreamProducer):
                 await next_round(self._poll_seconds)
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
-        """Move the position past arrivals that Airflow has processed.
-
-        :raises RuntimeError: Airflow failed to store one of them; all are read again.
-        """
+        """Move the position past processed arrivals; raise ``RuntimeError`` if Airflow failed to store one: read all again."""
         assert self._watched is not None, "it has produced them"
         if not all(item.outcome.is_clean for item in batch):
             raise RuntimeError(f"Airflow did not store an arrival in {self._table} as an event. It is read again.")
@@ -117,10 +114,7 @@ class TableWatcherTrigger(DataclassTrigger, BaseEventTrigger):
 
 
 def _payload(table: str, arrival: Arrival, expired: int) -> dict[str, Any]:
-    """Return the payload of an event.
-
-    :param expired: how many snapshots before this one expired unread.
-    """
+    """Return the payload of an event; ``expired`` is the number of snapshots before this one that expired unread."""
     return {
         "table": table,
         "snapshot_id": arrival.snapshot_id,

@@ -46,10 +46,7 @@ class HealthBounds:
         return cls(target_file_size_bytes=value_of(properties, FILE_TARGET))
 
     def removable(self, counts: FileCounts, partitions: int = 1) -> int:
-        """Return how many small files would disappear if those of each partition were merged.
-
-        :param partitions: how many partitions the counts sum up.
-        """
+        """Return how many small files would disappear if those of each of ``partitions`` partitions were merged."""
         merged = -(-counts.small_bytes // self.target_file_size_bytes)
         return max(counts.small_files - max(merged, min(partitions, counts.small_files)), 0)
 

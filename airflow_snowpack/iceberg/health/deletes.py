@@ -22,10 +22,7 @@ RECORDS_MASK = (1 << RECORDS_BITS) - 1
 
 
 class DeleteIndex:
-    """The delete files of a snapshot.
-
-    :param bounds: when a data file has many deletes.
-    """
+    """The delete files of a snapshot; ``bounds`` define many deletes."""
 
     def __init__(self, bounds: HealthBounds) -> None:
         self._threshold = bounds.delete_file_threshold
@@ -63,7 +60,7 @@ class DeleteIndex:
 
     @property
     def named(self) -> Collection[int]:
-        """Return the hashes of the paths of data files to which a delete file applies alone."""
+        """Return the hashes of the paths of data files that have their own delete file."""
         return self._by_path.keys()
 
     def is_concerned(self, key: PartitionKey) -> bool:

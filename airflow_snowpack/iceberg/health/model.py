@@ -59,10 +59,7 @@ class SpecField:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHealth:
-    """A snapshot that the table still has.
-
-    :param operation: ``append``, ``overwrite``, ``delete``, ``replace`` or ``unknown``.
-    """
+    """A snapshot that the table still has; its operation is ``append``, ``overwrite``, ``delete``, ``replace`` or ``unknown``."""
 
     snapshot_id: int
     parent_id: int | None

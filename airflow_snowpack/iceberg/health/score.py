@@ -64,10 +64,7 @@ class Score:
 
 
 def score(health: TableHealth, *, now: datetime | None = None) -> Score:
-    """Score the health of a table.
-
-    :param now: the time from which the age of snapshots counts; ``None`` for when the health was read.
-    """
+    """Score the health of a table; the age of snapshots counts until ``now``, or until the health was read."""
     parts = (_file_sizes(health), _deletes(health), _manifests(health), _snapshots(health, now or health.read_at))
     return Score(sum(part.points for part in parts), parts)
 

@@ -20,10 +20,7 @@ ISOLATED = RUNNERS[1:]
 
 
 def check_place(runner: object, *, image: object, build: object) -> None:
-    """Check where the entry runs.
-
-    :raises InvalidEntry: there is no such runner, or it needs another source of the image.
-    """
+    """Raise :class:`InvalidEntry` if there is no such runner, or if it needs another source of the image."""
     if runner not in RUNNERS:
         raise InvalidEntry("runner", runner, f"use one of {', '.join(RUNNERS)}")
     if image is not None and build is not None:

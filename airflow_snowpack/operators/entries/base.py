@@ -127,10 +127,7 @@ class RunsEntry(HandsOver):
         return self._run_in(context, self.image if self.build is None else self._built(context, self.build))
 
     def image_ended(self, context: Context, event: Mapping[str, Any], commit: str) -> Any:
-        """Run the entry after a wait for its image.
-
-        :param commit: the commit that the revision pointed to when the wait began.
-        """
+        """Run the entry after a wait for its image, at the commit that the revision pointed to when the wait began."""
         if problem := event.get("problem"):
             raise AirflowException(problem)
         assert self.build is not None, "a task without a build does not wait for one"

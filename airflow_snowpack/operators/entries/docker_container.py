@@ -75,10 +75,7 @@ class EntryContainer(DockerOperator):
 
     @cached_property
     def cli(self) -> FollowedClient:
-        """The client of the provider's hook.
-
-        :raises DockerUnavailable: no daemon answers.
-        """
+        """The client of the provider's hook; raises :class:`DockerUnavailable` if no daemon answers."""
         try:
             return FollowedClient(self.hook.api_client, self)
         except AirflowNotFoundException:

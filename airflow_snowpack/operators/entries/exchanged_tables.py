@@ -35,10 +35,7 @@ UNUSABLE_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class ExchangedTables:
-    """The tables that one attempt shares with its entry.
-
-    :param are_written: the inputs are in the exchange folder already.
-    """
+    """The tables that one attempt shares with its entry; ``are_written`` if the inputs are already in the exchange folder."""
 
     def __init__(self, handover: TableHandover, exchange: Exchange, *, are_written: bool = False) -> None:
         self._handover = handover
@@ -47,19 +44,13 @@ class ExchangedTables:
         self._inputs: dict[str, Ref] = {}
 
     def write_input(self, name: str, ref: Ref) -> None:
-        """Write the rows of a reference as the input of this name.
-
-        :raises UnreadableView: only Spark can read this view.
-        """
+        """Write the rows of a reference as the input ``name``; raise :class:`UnreadableView` if only Spark can read this view."""
         self._inputs[name] = ref
         if not self._are_written:
             self._exchange.write_input(name, self._handover.read_batches(ref))
 
     def in_place_of_refs(self, parameter: str, value: Any, form: str | None = None) -> Any:
-        """Return the value with an :class:`InputTable` instead of each reference, whose rows are written once.
-
-        :param form: see :class:`InputTable`.
-        """
+        """Return the value with an :class:`InputTable` of this form instead of each reference, whose rows are written once."""
         return replace_refs(value, lambda ref: self._input(parameter, self._handover.recorded(ref), form))
 
     def handed_on(self, result: EntryResult, entry: Entry) -> Any:
@@ -128,10 +119,7 @@ def _new_tables(value: Any) -> Iterator[OutputTable]:
 
 
 def input_ref(name: str, value: Any) -> Ref:
-    """Return the reference of a shell entry's input.
-
-    :raises InvalidEntry: the input is not one table.
-    """
+    """Return the reference of a shell entry's input; raise :class:`InvalidEntry` if the input is not one table."""
     if not is_ref(value):
         raise InvalidEntry("inputs", name, f"its value is of type {type(value).__name__}, and an input is one table")
     return read_ref(value)

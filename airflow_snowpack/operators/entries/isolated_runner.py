@@ -145,10 +145,7 @@ def open_runner(name: str, place: RunPlace) -> Runner:
 
 
 def open_driver(name: str, place: RunPlace) -> Driver:
-    """Return the driver of a container or pod runner.
-
-    :raises ImportError: its provider is missing.
-    """
+    """Return the driver of a container or pod runner; raise ``ImportError`` if its provider is missing."""
     if name == "docker":
         from airflow_snowpack.operators.entries.docker_container import EntryContainer
 

@@ -128,10 +128,7 @@ class EntryPod(KubernetesPodOperator):
             self.place.drop_note()
 
     def _ended_by(self, call: Callable[[], Any], event: Mapping[str, Any] | None = None) -> int:
-        """Call the provider, and read from the pod how the entry ended.
-
-        :raises TaskDeferred: from the provider.
-        """
+        """Call the provider, which may raise ``TaskDeferred``, and read from the pod how the entry ended."""
         is_deferred = False
         try:
             call()

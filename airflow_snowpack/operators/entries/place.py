@@ -53,10 +53,7 @@ class RunPlace:
     time_limit: timedelta | None = None
 
     def write_note(self, runner: str, event: Mapping[str, Any]) -> None:
-        """Record that an entry runs here.
-
-        :param event: what :meth:`Driver.remove` needs.
-        """
+        """Record that an entry runs here, with the ``event`` that :meth:`Driver.remove` needs."""
         attempt = self.identity.attempt
         simple = {name: value for name, value in self.options.items() if isinstance(value, str | int) or name == "docker_url"}
         note = {
@@ -90,10 +87,7 @@ class Note:
 
 
 def read_notes(root: Path, store_id: str) -> Iterator[Note]:
-    """Yield the notes of an installation that this host can act on: of all pods, and of its own containers.
-
-    :param root: the setting ``runner_folder``.
-    """
+    """Yield the notes below ``runner_folder`` that this host can act on: of all pods, and of its own containers."""
     for file in sorted(root.glob(f"{NOTE}*")):
         try:
             found = _read(file, root)

@@ -131,10 +131,7 @@ class ImageAttempts:
         return self._end(attempt, AttemptOutcome.SUCCEEDED, ended)
 
     def fail(self, attempt: ImageAttempt, error: str, text: str, *, is_final: bool) -> bool:
-        """Record a failure: the image waits for its next attempt, or has failed after the last one.
-
-        :param is_final: another attempt would fail in the same way.
-        """
+        """Record a failure: the image waits for its next attempt, or has failed if this was the last one or ``is_final``."""
         now = self._store.clock()
         is_last = is_final or attempt.number >= self._policy.max_attempts
         state = ImageState.FAILED if is_last else ImageState.WAITING

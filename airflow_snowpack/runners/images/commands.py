@@ -41,10 +41,7 @@ class CommandFailed(ImageError, kind=Kind.FAILED):
 
 
 class Commands:
-    """Runs programs one at a time.
-
-    :param on_line: receives each line of their output, for a log.
-    """
+    """Runs programs one at a time; ``on_line`` receives each line of their output, for a log."""
 
     def __init__(self, on_line: Callable[[str], None] = lambda _: None) -> None:
         self._on_line = on_line

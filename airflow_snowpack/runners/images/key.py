@@ -18,10 +18,7 @@ VERSION = 1
 
 
 def image_key(source: ImageBuild, target: ImageTarget) -> str:
-    """Return the key of an image.
-
-    :param source: a build that is pinned to a commit.
-    """
+    """Return the key of a build that is pinned to a commit."""
     if not source.is_pinned:
         raise ValueError(f"The revision {source.revision!r} is not a commit, which the key of an image needs. Resolve it first.")
     description = {

@@ -56,10 +56,7 @@ class Building:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An image that could not be built.
-
-    :param retry_at: from then on a request tries again.
-    """
+    """An image that could not be built; a request from ``retry_at`` on tries again."""
 
     key: str
     commit: str

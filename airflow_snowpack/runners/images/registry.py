@@ -245,10 +245,7 @@ class ImageBuilds(ImageRecords):
                 self._attempts.succeed(attempt, self._reference(attempt.key, digest), digest, output.text())
 
     def _built(self, attempt: ImageAttempt, source: ImageBuild, commands: Commands) -> str | None:
-        """Return the digest of the published image; ``None`` if the lease was lost: nothing was published.
-
-        :raises ImageNotPushed: the registry did not accept it.
-        """
+        """Publish the image; return its digest, ``None`` if the lease was lost, or raise :class:`ImageNotPushed`."""
         with scratch_folder() as scratch:
             job = BuildJob(source, self.target, attempt.key, scratch / "context", scratch / "context", scratch, commands)
             if (image_id := attempt.image_id) is None or not self._builder.has(image_id, commands, scratch):
