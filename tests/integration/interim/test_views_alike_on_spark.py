@@ -8,8 +8,6 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.functions import lit
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim.frames.tables import read_as_arrow, read_on_spark
@@ -77,6 +75,9 @@ def test_views_are_ordered_alike(spark: SparkSession, catalog: Catalog) -> None:
     """Spark reads all of them in one job, which keeps the rows of each together and in its order."""
     table = written(catalog)
     views = {str(order): table.order_by(*order).limit(7).select("Id") for order in ORDERS}
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.functions import lit
 
     read = [read_on_spark(view, spark).withColumn("order", lit(order)) for order, view in views.items()]
     by_spark: dict[str, list[int]] = {order: [] for order in views}

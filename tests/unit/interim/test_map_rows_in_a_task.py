@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark import TaskContext
 
 from airflow_snowpack.arrow.rows import Misfit, RowBatches, rows_of
 from airflow_snowpack.interim.map_reduce.errors import FunctionFailed, UnusableFunction, WrongRows, function_failure
@@ -200,6 +199,8 @@ ID = pa.schema([("id", pa.int64())])
 @pytest.fixture
 def task() -> Iterator[None]:
     """Spark's own context of a task on its partition 3."""
+    from pyspark import TaskContext
+
     TaskContext._getOrCreate()._partitionId = 3
     yield
     TaskContext._setTaskContext(None)
