@@ -13,12 +13,14 @@ pollers, or one that was killed, neither repeat nor skip an event. A source that
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import sqlalchemy as sa
 
@@ -31,9 +33,14 @@ from airflow_snowpack.store.dialect import upsert
 from airflow_snowpack.store.tables.schedules import considered, schedule_triggers
 from airflow_snowpack.timed_calls import TimedCalls
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 log = logging.getLogger(__name__)
 
 GROUP = "airflow_snowpack.trigger_sources"
+OWN = frozenset({"asset", "clock", "dag", "event", "run", "table"})
+"""What the keys of the package's own events and sources begin with. An entry point cannot replace them."""
 READ_LIMIT = timedelta(seconds=30)
 """How long one read may take."""
 
@@ -46,10 +53,11 @@ class PolledSource:
 
     kind: ClassVar[str]
 
-    def read(self, key: str, place: Any) -> tuple[Sequence[Event], Any]:
+    def read(self, key: str, place: Any) -> tuple[Iterable[Event], Any]:
         """Return what happened since a place, and the place where the next read begins.
 
-        An exception is recorded as the problem of the source, and a later round reads again.
+        An exception is recorded as the problem of the source, and a later round reads again. The ``source_id`` of an event
+        identifies it among those of its key.
 
         :param key: of the events, as the triggers' ``event_key`` returns it.
         :param place: what the last read returned: any JSON value. ``None``: this is the first read, which begins at the present.
@@ -59,7 +67,7 @@ class PolledSource:
 
 class _Reading(NamedTuple):
     began_at: Any
-    happened: Sequence[Event]
+    happened: list[Event]
     place: Any
 
 
@@ -87,9 +95,12 @@ class SourcePoller:
         if not due:
             return 0
         query = sa.select(considered.c.consumer, considered.c.upto)
-        places = {row.consumer: row.upto["place"] for row in self._store.all_by_key(query, considered.c.consumer, due)}
+        rows = self._store.all_by_key(query, considered.c.consumer, [_consumer(key) for key in due])
+        places = {row.consumer: row.upto["place"] for row in rows}
         problems: dict[str, Exception | None] = {}
-        for key, result in self._reads.run({key: partial(_read, key, places.get(key)) for key in due}, patience=self._patience):
+        for key, result in self._reads.run(
+            {key: partial(_read, key, places.get(_consumer(key))) for key in due}, patience=self._patience
+        ):
             self._read_at[key] = now
             problems[key] = result if isinstance(result, Exception) else None
             if isinstance(result, _Reading):
@@ -105,19 +116,19 @@ class SourcePoller:
     def _keys(self) -> list[str]:
         """Return the keys of these sources that schedules listen to."""
         key = schedule_triggers.c.event_key
-        begins = [key.startswith(f"{kind}:", autoescape=True) for kind in sorted(entry_points(GROUP))]
+        begins = [key.startswith(f"{kind}:", autoescape=True) for kind in sorted(added_sources())]
         return [row.event_key for row in self._store.all(sa.select(key).where(sa.or_(*begins)).distinct())] if begins else []
 
     def _record(self, key: str, reading: _Reading) -> int:
         """Publish what happened, and move the place: one transaction. Returns the number of events."""
         values = {"owner": "poller", "since": {}, "upto": {"place": reading.place}, "changed_at": self._store.clock()}
-        mine = sa.select(considered.c.upto).where(considered.c.consumer == key)
+        mine = sa.select(considered.c.upto).where(considered.c.consumer == _consumer(key))
 
         def write(conn: sa.Connection) -> int:
             number_in_turn(conn)  # another poller waits, and then sees that the place has moved
             if (conn.execute(mine).scalar() or {}).get("place") != reading.began_at:
                 return 0
-            conn.execute(upsert(considered, values).values(consumer=key, **values))
+            conn.execute(upsert(considered, values).values(consumer=_consumer(key), **values))
             return publish(conn, self._store, reading.happened)
 
         return 0 if reading.place == reading.began_at and not reading.happened else self._store.transact(write)
@@ -133,11 +144,43 @@ class SourcePoller:
         record_problems(self._store, found, self._store.read(lambda conn: read_problems(conn, found)))
 
 
+def added_sources() -> dict[str, EntryPoint]:
+    """Return the entry points of the sources of other distributions by kind."""
+    return {kind: point for kind, point in entry_points(GROUP).items() if kind not in OWN}
+
+
+def _consumer(key: str) -> str:
+    """Return the name under which the store has the place of a source."""
+    return f"poller:{key}"
+
+
 def _read(key: str, place: Any) -> _Reading:
-    """:raises ValueError: its class cannot be loaded, or it returned an event of another key."""
-    source = load_class(entry_points(GROUP)[key.partition(":")[0]], PolledSource, "kind")()
-    happened, place_now = source.read(key, place)
+    """:raises ValueError: its class cannot be loaded, or it returned something else than events of its key and a JSON value."""
+    source = load_class(added_sources()[key.partition(":")[0]], PolledSource, "kind")()
+    returned, place_now = source.read(key, place)
+    happened = list(returned)
     for event in happened:
+        if not isinstance(event, Event):
+            raise ValueError(f"it returned {event!r:.80}, which is not an Event")
         if event.key != key:
             raise ValueError(f"it returned an event of the key {event.key!r}")
-    return _Reading(place, happened, place_now)
+    return _Reading(place, [_of_source(event) for event in happened], _as_json(place_now))
+
+
+def _of_source(event: Event) -> Event:
+    """Return an event whose id no other source can have. Colons of the key are escaped, so that no two ids give the same text."""
+    if event.source_id is None:
+        return event
+    marked = event.key.replace("%", "%%").replace(":", "%:")
+    return replace(event, source_id=f"polled:{marked}:{event.source_id}")
+
+
+def _as_json(place: Any) -> Any:
+    """Return a place as the store will return it.
+
+    :raises ValueError: it is not a JSON value.
+    """
+    try:
+        return json.loads(json.dumps(place, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"it returned a place that is not a JSON value: {error}") from error

@@ -114,6 +114,63 @@ def test_a_source_that_cannot_be_read_is_a_problem_of_its_schedule_until_it_can(
     assert "cannot be read" not in str(explain(scheduler.schedules, "orders"))
 
 
+@pytest.fixture
+def returns(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[str, Any], Any]], None]:
+    """Let the source return what a function does of key and place."""
+    import acme_drops  # type: ignore[import-not-found]  # the fixture has written it
+
+    return lambda read: monkeypatch.setattr(acme_drops.Drop, "read", lambda _self, key, place: read(key, place))
+
+
+@pytest.mark.usefixtures("listening")
+def test_the_events_of_a_source_may_be_any_iterable(scheduler: Any, returns: Callable[..., None]) -> None:
+    returns(lambda key, _place: ((Event(key, scheduler.clock.now) for _ in range(2)), 1))
+    assert SourcePoller(scheduler.store, every=timedelta(0)).step() == 2
+
+
+@pytest.mark.usefixtures("listening")
+@pytest.mark.parametrize("place", [float("nan"), {1, 2}, datetime(2026, 11, 21, tzinfo=UTC)])
+def test_a_place_that_is_not_json_is_the_problem_of_its_source_and_no_event_is_lost(
+    place: Any, scheduler: Any, poll: Callable[[], None], returns: Callable[..., None]
+) -> None:
+    returns(lambda key, _place: ([Event(key, scheduler.clock.now)], place))
+    poll()
+    assert "it returned a place that is not a JSON value" in str(explain(scheduler.schedules, "orders"))
+    assert EventLog(scheduler.store).latest() == []
+
+    returns(lambda key, place: ([Event(key, scheduler.clock.now, source_id="a")], (1, {1: 2})) if place is None else ([], place))
+    poll()
+    poll()
+    assert "not a JSON value" not in str(explain(scheduler.schedules, "orders"))
+    assert len(EventLog(scheduler.store).latest()) == 1
+
+
+@pytest.mark.usefixtures("listening")
+def test_an_id_of_one_source_does_not_hide_the_event_of_another(
+    scheduler: Any, tmp_path: Path, returns: Callable[..., None]
+) -> None:
+    declared = f"{{name: bills, dag_id: load, enabled: true, trigger: {{files_dropped: {{folder: {tmp_path}, count: 2}}}}}}"
+    scheduler.schedules.create(*parse_schedules(declared, "stdin", one_alone=True))
+    returns(lambda key, _place: ([Event(key, scheduler.clock.now, source_id="a.csv")], 1))
+
+    assert SourcePoller(scheduler.store, every=timedelta(0)).step() == 2
+
+
+def test_an_entry_point_that_is_named_after_the_packages_own_keys_is_not_read(
+    scheduler: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "from airflow_snowpack.scheduling import PolledSource\n\n\nclass Table(PolledSource):\n    kind = 'table'\n"
+    (tmp_path / "second").mkdir()
+    install(tmp_path / "second", "acme_tables", code, "[airflow_snowpack.trigger_sources]\ntable = acme_tables:Table\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "second"))
+    declared = "{name: views, dag_id: load, enabled: true, trigger: {partitions_added: {table: web.views, count: 2}}}"
+    scheduler.schedules.create(*parse_schedules(declared, "stdin", one_alone=True))
+
+    SourcePoller(scheduler.store, every=timedelta(0)).step()
+
+    assert "cannot be read" not in str(explain(scheduler.schedules, "views"))
+
+
 @pytest.mark.usefixtures("listening")
 @pytest.mark.parametrize(
     ("returned", "problem"),
@@ -123,12 +180,10 @@ def test_a_source_that_cannot_be_read_is_a_problem_of_its_schedule_until_it_can(
     ],
 )
 def test_an_event_that_a_source_may_not_record_is_its_problem(
-    scheduler: Any, drop: Path, poll: Callable[[], None], returned: Event, problem: str, monkeypatch: pytest.MonkeyPatch
+    scheduler: Any, drop: Path, poll: Callable[[], None], returned: Event, problem: str, returns: Callable[..., None]
 ) -> None:
-    import acme_drops  # type: ignore[import-not-found]  # the fixture has written it
-
     event = replace(returned, key=returned.key.format(folder=drop))
-    monkeypatch.setattr(acme_drops.Drop, "read", lambda _self, _key, _place: ([event], 1))
+    returns(lambda _key, _place: ([event], 1))
     poll()
 
     assert problem in str(explain(scheduler.schedules, "orders"))
