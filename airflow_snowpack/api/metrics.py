@@ -22,7 +22,7 @@ from airflow_snowpack.inventory import TableScores
 from airflow_snowpack.scheduling import PendingQueue
 from airflow_snowpack.scheduling.events.event_log import read_backlog
 from airflow_snowpack.scheduling.schedules import Schedules
-from airflow_snowpack.scheduling.sources.source import read_table_lag, read_unreadable_tables
+from airflow_snowpack.scheduling.sources.source import read_table_lag, read_unreadable
 from airflow_snowpack.store.size import read_size
 from airflow_snowpack.wire.shape import seconds_since
 
@@ -155,10 +155,11 @@ def _schedule_metrics(schedules: Schedules) -> Iterator[Metric]:
     yield _gauge("snowpack_events_unread_oldest_seconds", "Waiting time of the oldest unmatched event.", behind)
     lag = read_table_lag(store).total_seconds()
     yield _gauge("snowpack_tables_overdue_seconds", "How long the most overdue table that schedules listen to has been due.", lag)
-    unreadable = len(read_unreadable_tables(store))
-    yield _gauge(
-        "snowpack_tables_unreadable", "Tables that schedules listen to and that cannot be read, or not in time.", unreadable
+    unreadable, meaning = (
+        len(read_unreadable(store)),
+        "Tables and other sources of schedules that cannot be read, or not in time.",
     )
+    yield _gauge("snowpack_tables_unreadable", meaning, unreadable)
     waiting, oldest = queue.launches_waiting()
     waits = seconds_since(oldest, now) or 0
     yield _gauge("snowpack_launches_waiting", "Runs that wait to be started.", waiting)

@@ -28,8 +28,10 @@ from airflow_snowpack.scheduling.sources.source import (
     TriggerSource,
     blocking,
     dag_source,
+    keys_of_added,
     read_problems,
     sources_of,
+    uninstalled,
     with_problems,
 )
 from airflow_snowpack.scheduling.triggers.trigger import TABLES, Judgement
@@ -235,6 +237,8 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
     ended, ticks = _ended(conn, names), _next_ticks(conn, names)
     at_gates = waiting_at_gates(conn, [one.dag_id for one in stored])
     problems, read_at = _read_sources(conn, stored, catalog)
+    listening = [one.read.trigger for one in stored if one.enabled and one.read is not None]
+    problems |= uninstalled(keys_of_added(listening, catalog), now)
     seen_at, polled_at = last_seen(conn, Role.SCHEDULER), last_seen(conn, Role.POLLER)
     keys = {row.waits_for for row in waiting.values() if row.waits_for is not None}
     holders = {key: tuple(sorted(runs_that_count(conn, key))) for key in sorted(keys)}

@@ -31,7 +31,7 @@ from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg import CatalogKind
 from airflow_snowpack.iceberg.errors import catalog_label
 from airflow_snowpack.redaction import public_address, redacted
-from airflow_snowpack.scheduling.sources.source import read_unreadable_tables
+from airflow_snowpack.scheduling.sources.source import read_unreadable
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schema import REVISION
 from airflow_snowpack.store.signs_of_life import Sign, read_signs
@@ -298,13 +298,13 @@ def background_roles(examined: Examined) -> CheckResult:
 
 
 def tables_readable(examined: Examined) -> CheckResult:
-    """The tables that schedules listen to can be read in time."""
-    unreadable = read_unreadable_tables(examined.store)
+    """The tables and other sources that schedules listen to can be read in time."""
+    unreadable = read_unreadable(examined.store)
     if unreadable:
         name, why = next(iter(unreadable.items()))
-        message = f"{plural(len(unreadable), 'table')} that schedules listen to cannot be read, such as {name}: {why}"
+        message = f"{plural(len(unreadable), 'source')} that schedules listen to cannot be read, such as {name}: {why}"
         return CheckResult(CheckVerdict.WRONG, message, "List them with `airflow snowpack schedules check`.")
-    return CheckResult(CheckVerdict.OK, "The tables that schedules listen to can be read.")
+    return CheckResult(CheckVerdict.OK, "The sources that schedules listen to can be read.")
 
 
 def queue_moves(examined: Examined) -> CheckResult:

@@ -32,6 +32,7 @@ from airflow_snowpack.scheduling import (
     plan_sync,
     sync as bring_in_line,
 )
+from airflow_snowpack.scheduling.sources.source import read_unreadable
 from airflow_snowpack.settings import Settings
 from airflow_snowpack.wire.schedule import FINDINGS, FindingShape, SyncShape
 
@@ -73,7 +74,7 @@ def find_problems(
     load = cache(partial(reach_catalog, args.catalog_conn_id))
     name, now = here.settings.catalog_name, store.clock()
     missing = {"missing_dags": missing_dags, "missing_assets": missing_assets}
-    found = check_sources(declared, catalog_name=name, load_catalog=load, **missing, now=now)
+    found = check_sources(declared, catalog_name=name, load_catalog=load, **missing, unreadable=read_unreadable(store), now=now)
     return found + check_scheduler(store)
 
 

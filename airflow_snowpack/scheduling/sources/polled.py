@@ -20,27 +20,21 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import sqlalchemy as sa
 
-from airflow_snowpack.entry_points import entry_points, load_class
+from airflow_snowpack.entry_points import load_class
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.scheduling.events.event_log import Event, number_in_turn, publish
-from airflow_snowpack.scheduling.sources.source import found_with, read_problems, record_problems
+from airflow_snowpack.scheduling.sources.source import added_sources, found_with, read_problems, record_problems
 from airflow_snowpack.store import Store, StoreError
 from airflow_snowpack.store.dialect import upsert
 from airflow_snowpack.store.tables.schedules import considered, schedule_triggers
 from airflow_snowpack.timed_calls import TimedCalls
 
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
 log = logging.getLogger(__name__)
 
-GROUP = "airflow_snowpack.trigger_sources"
-OWN = frozenset({"asset", "clock", "dag", "event", "run", "table"})
-"""What the keys of the package's own events and sources begin with. An entry point cannot replace them."""
 READ_LIMIT = timedelta(seconds=30)
 """How long one read may take."""
 
@@ -142,11 +136,6 @@ class SourcePoller:
                 self._problems[key].failed(problem, "source_not_polled: %s", key)
         found = {key: None if problem is None else found_with(problem, now) for key, problem in problems.items()}
         record_problems(self._store, found, self._store.read(lambda conn: read_problems(conn, found)))
-
-
-def added_sources() -> dict[str, EntryPoint]:
-    """Return the entry points of the sources of other distributions by kind."""
-    return {kind: point for kind, point in entry_points(GROUP).items() if kind not in OWN}
 
 
 def _consumer(key: str) -> str:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import sqlalchemy as sa
 
+from airflow_snowpack.entry_points import entry_points
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.errors import TableNotFound
@@ -33,10 +34,16 @@ from airflow_snowpack.store.tables.schedules import schedule_triggers, schedules
 from airflow_snowpack.timed_calls import TimedCalls
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
 
+GROUP = "airflow_snowpack.trigger_sources"
+"""The entry points of the sources of other distributions, each named after its kind."""
+OWN = frozenset({"asset", "clock", "dag", "event", "run", "table"})
+"""What the keys of the package's own events and sources begin with. An entry point cannot replace them."""
 WRITE_EVERY = timedelta(minutes=1)
 """How often a problem that lasts is confirmed in the store."""
 KEYS_PER_STATEMENT = 500
@@ -133,6 +140,26 @@ def read_problems(conn: sa.Connection, keys: Iterable[str]) -> dict[str, SourceP
 
 
 _problem_from = row_mapper(SourceProblem, {"kind": ProblemKind})
+
+
+def added_sources() -> dict[str, EntryPoint]:
+    """Return the entry points of the sources of other distributions by kind."""
+    return {kind: point for kind, point in entry_points(GROUP).items() if kind not in OWN}
+
+
+def keys_of_added(triggers: Iterable[Trigger], catalog: str) -> set[str]:
+    """Return the keys of the sources of other distributions that triggers listen to."""
+    sources = (leaf.source for trigger in triggers for leaf in trigger.leaves())
+    return {source.key(catalog) for source in sources if source is not None and source.kind not in OWN}
+
+
+def uninstalled(keys: Iterable[str], now: datetime) -> dict[str, SourceProblem]:
+    """Return the problem of each source that no installed distribution reads, by its key.
+
+    :param keys: from :func:`keys_of_added`.
+    """
+    problem = SourceProblem.found(ProblemKind.UNREADABLE, now, f"no installed package has an entry point of {GROUP} for it")
+    return {key: problem for key in keys if key.partition(":")[0] not in added_sources()}
 
 
 def dag_source(dag_id: str) -> str:
@@ -238,14 +265,16 @@ def read_table_lag(store: Store) -> timedelta:
     return timedelta(0) if oldest is None else max(timedelta(0), store.clock() - oldest)
 
 
-def read_unreadable_tables(store: Store) -> dict[str, str]:
-    """Return why tables that enabled schedules listen to cannot be read, by ``catalog.database.table``."""
-    table = sa.func.substr(source_problems.c.key, len(TABLES) + 1)
-    query = sa.select(table.label("name"), source_problems.c.problem).where(
+def read_unreadable(store: Store) -> dict[str, str]:
+    """Return why sources that enabled schedules listen to cannot be read.
+
+    :returns: by ``catalog.database.table``, or the key of a source of another distribution.
+    """
+    query = sa.select(source_problems.c.key, source_problems.c.problem).where(
         source_problems.c.kind == ProblemKind.UNREADABLE.value,
         sa.exists().where(schedule_triggers.c.event_key.in_([source_problems.c.key, source_problems.c.key + ALL_CHANGES])),
     )
-    return {row.name: row.problem for row in store.all(query.order_by(source_problems.c.key))}
+    return {row.key.removeprefix(TABLES): row.problem for row in store.all(query.order_by(source_problems.c.key))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,17 +302,22 @@ def check_sources(
     load_catalog: Callable[[], Catalog],
     missing_dags: Collection[str],
     missing_assets: Collection[str] = (),
+    unreadable: Mapping[str, str] | None = None,
     now: datetime,
 ) -> list[SourceFinding]:
     """Return what is wrong with the sources of these schedules, in the order of their names.
 
     :param load_catalog: connects to the catalog; called when there are tables to read.
     :param missing_dags: DAGs that do not exist, and ``missing_assets``: the URIs of assets that Airflow does not have.
+    :param unreadable: from :func:`read_unreadable`. Of sources of other distributions, only the poller knows that.
     :raises CatalogUnreachable: from ``load_catalog``. A single table that cannot be read in time is a finding.
     """
     wanted = sorted(declared, key=lambda one: one.name)
     missing = SourceProblem.found(ProblemKind.MISSING, now)
     problems = dict.fromkeys([*map(dag_source, missing_dags), *map(asset_key, missing_assets)], missing)
+    added = keys_of_added((one.trigger for one in wanted), catalog_name)
+    known = ((key, why) for key, why in (unreadable or {}).items() if key in added)
+    problems |= {key: SourceProblem.found(ProblemKind.UNREADABLE, now, why) for key, why in known} | uninstalled(added, now)
     names = sorted({name for one in wanted for name in tables_of(one.trigger, catalog_name)}, key=str)
     reads = TimedCalls[TableName, SourceProblem | None](lambda name: f"The storage of {name.dotted}", limit=READ_LIMIT)
     catalog = load_catalog() if names else None

@@ -29,7 +29,7 @@ from airflow_snowpack.scheduling import (
     explain,
 )
 from airflow_snowpack.scheduling.launches.run_ends import RunEnds
-from airflow_snowpack.scheduling.sources.source import read_unreadable_tables
+from airflow_snowpack.scheduling.sources.source import read_unreadable
 from airflow_snowpack.store import Store
 from airflow_snowpack.wire.schedule import ExplanationShape
 
@@ -246,7 +246,7 @@ def test_a_table_whose_storage_hangs_is_set_aside_and_named_and_the_others_start
             "again after 1 min"
         )
         assert explained(scheduler, "well").sources[0].problem is None
-        assert read_unreadable_tables(scheduler.store).keys() == {"lake.web.stuck"}
+        assert read_unreadable(scheduler.store).keys() == {"lake.web.stuck"}
         scheduler.clock.move(minutes=2)
         assert impatient.step().problems.keys() == {"lake.web.stuck"}, "at once: it does not read it again"
     finally:
@@ -256,4 +256,4 @@ def test_a_table_whose_storage_hangs_is_set_aside_and_named_and_the_others_start
         if impatient.step().events:
             break
     assert explained(scheduler, "stuck").sources[0].problem is None
-    assert read_unreadable_tables(scheduler.store) == {}
+    assert read_unreadable(scheduler.store) == {}

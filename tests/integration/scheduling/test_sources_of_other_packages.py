@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +17,7 @@ from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.scheduling import Event, EventLog, Poller, explain, parse_schedules
 from airflow_snowpack.scheduling.sources.polled import SourcePoller
+from airflow_snowpack.scheduling.sources.source import check_sources, read_unreadable
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 from airflow_snowpack.wire.schedule import ExplanationShape
 
@@ -109,9 +110,37 @@ def test_a_source_that_cannot_be_read_is_a_problem_of_its_schedule_until_it_can(
     (source,) = ExplanationShape.encode(explained)["sources"]
     assert (source["kind"], source["name"]) == ("drop", str(drop))
 
+    unreadable = read_unreadable(scheduler.store)
+    assert list(unreadable) == [f"drop:{drop}"]
+    assert any(f"the drop {drop} cannot be read: FileNotFoundError" in found for found in checked(scheduler, unreadable))
+
     drop.with_name("away").rename(drop)
     poll()
     assert "cannot be read" not in str(explain(scheduler.schedules, "orders"))
+
+
+def checked(scheduler: Any, unreadable: Mapping[str, str]) -> list[str]:
+    """What ``airflow snowpack schedules check`` reports."""
+    declared = [one.read for one in scheduler.schedules.list()]
+    found = check_sources(
+        declared, catalog_name="lake", load_catalog=pytest.fail, missing_dags=(), unreadable=unreadable, now=scheduler.clock.now
+    )
+    return [str(finding) for finding in found]
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_source_whose_package_is_gone_is_a_problem_of_its_schedule(
+    scheduler: Any, drop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (points,) = tmp_path.glob("*.dist-info/entry_points.txt")
+    points.write_text(points.read_text().partition("[airflow_snowpack.trigger_sources]")[0])
+    monkeypatch.syspath_prepend(str(tmp_path / "any"))  # as a new process: entry points are read once for a path
+
+    problem = f"the drop {drop} cannot be read: no installed package has an entry point of airflow_snowpack.trigger_sources"
+    assert problem in str(explain(scheduler.schedules, "orders"))
+    (found,) = checked(scheduler, {})
+    assert problem in found
+    assert found.endswith("it cannot run as things are.")
 
 
 @pytest.fixture
