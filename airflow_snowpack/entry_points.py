@@ -27,8 +27,9 @@ def load_class(point: EntryPoint, base: type[T], named_by: str) -> type[T]:
     """
     try:
         found = point.load()
-    except Exception as error:
-        raise ValueError(f"{point.value} cannot be loaded: {error}") from error
+    except (Exception, SystemExit) as error:
+        reason = (str(error) if isinstance(error, Exception) else "") or repr(error)
+        raise ValueError(f"{point.value} cannot be loaded: {reason}") from error
     if not (isinstance(found, type) and issubclass(found, base) and getattr(found, named_by, None) == point.name):
         raise ValueError(f"{point.value} is not a subclass of {base.__name__} whose {named_by} is {point.name!r}")
     return found

@@ -86,6 +86,18 @@ def test_an_entry_point_that_is_no_engine_of_its_name_is_an_error_that_names_it(
         engine_of(ENVIRONMENT.connection("broken", "Spark"))
 
 
+@pytest.mark.parametrize("error", ["RuntimeError()", "SystemExit(7)"])
+def test_an_engine_whose_module_ends_with_an_error_without_a_text_names_the_error(
+    error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ending").mkdir()
+    install(tmp_path / "ending", "acme_ending", f"raise {error}", "[airflow_snowpack.engines]\nending = acme_ending:Engine\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "ending"))
+
+    with pytest.raises(UnusableEngine, match=f"'ending'.*cannot be loaded: {re.escape(error)}"):
+        engine_of(Environment({"AIRFLOW_CONN_ENDING": "ending://"}).connection("ending", "Spark"))
+
+
 def test_a_type_without_an_engine_is_refused_with_all_that_there_are() -> None:
     with pytest.raises(UnsuitableConnection, match="acme_spark, broken, spark, spark_connect"):
         engine_of(ENVIRONMENT.connection("ssh", "Spark"))
