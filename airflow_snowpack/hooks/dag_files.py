@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
+PACKAGE = Path(__file__).parents[1]
+
+
 def dags_folder() -> Path:
     from airflow.configuration import conf
 
@@ -16,6 +19,9 @@ def dags_folder() -> Path:
 
 
 def bundle_folder(context: Context) -> Path:
-    """Return the folder of the bundle that contains a task's DAG."""
+    """Return the folder of the bundle that contains a task's DAG.
+
+    The bundle of the DAGs that ship with the package has no policies or schedules, so its tasks use the DAGs folder.
+    """
     bundle = getattr(context["ti"], "bundle_instance", None)
-    return dags_folder() if bundle is None else Path(bundle.path)
+    return dags_folder() if bundle is None or Path(bundle.path).is_relative_to(PACKAGE) else Path(bundle.path)

@@ -6,11 +6,16 @@ import json
 import re
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from airflow.dag_processing.bundles.local import LocalDagBundle
 
 from airflow_snowpack import dags
 from airflow_snowpack.api.roles import DAGS, IMPORTED_AS
+from airflow_snowpack.dags.bundle import SnowpackDags
+from airflow_snowpack.hooks.dag_files import bundle_folder, dags_folder
 
 BY_NAME = {
     "collector": "snowpack_interim_collector",
@@ -50,6 +55,15 @@ def test_the_bundle_of_the_page_brings_all_of_them() -> None:
     module, _, name = bundle["classpath"].rpartition(".")
     made = getattr(import_module(module), name)(name=bundle["name"], **bundle["kwargs"])
     assert dag_ids_in(made.path) == sorted(BY_NAME.values())
+
+
+def test_tasks_of_the_bundle_use_the_policies_and_schedules_of_the_dags_folder(tmp_path: Path) -> None:
+    def folder_of(bundle: Any) -> Path:
+        context: Any = {"ti": SimpleNamespace(bundle_instance=bundle)}
+        return bundle_folder(context)
+
+    assert folder_of(SnowpackDags(name="snowpack")) == dags_folder()
+    assert folder_of(LocalDagBundle(name="dags", path=str(tmp_path))) == tmp_path
 
 
 def test_a_role_whose_dag_is_missing_names_the_import_that_brings_it() -> None:
