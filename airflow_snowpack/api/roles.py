@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.humanize import SHORTEST_AGO, one_unit, plural
 from airflow_snowpack.jobs.statements import draining
+from airflow_snowpack.scheduling.sources.source import added_sources
 from airflow_snowpack.scheduling.triggers.trigger import TABLES
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.signs_of_life import GONE_AFTER, Role, Sign, read_signs
@@ -162,6 +163,10 @@ def _read(conn: sa.Connection, now: datetime) -> tuple[list[Sign], dict[Role, da
 def _work_query(now: datetime) -> sa.Select[Any]:
     """Since when there is work for each role; of what has no beginning on record, whether there is any."""
     waits = sa.and_(job_queue.c.claimed_at.is_(None), job_queue.c.visible_at <= now, ~draining)
+    polled = [
+        schedule_triggers.c.event_key.startswith(begins, autoescape=True)
+        for begins in (TABLES, *(f"{kind}:" for kind in sorted(added_sources())))
+    ]
     recent = sa.select(jobs.c.submitted_at).where(
         jobs.c.submitted_at > now - RECENT, jobs.c.deleted_at.is_(None), ~jobs.c.dry_run
     )
@@ -173,7 +178,7 @@ def _work_query(now: datetime) -> sa.Select[Any]:
         # Only enabled schedules have rows there, so that no number of suspended ones is read.
         sa.select(schedule_triggers.c.leaf).exists().label("enabled"),
         sa.select(sa.func.min(launches.c.visible_at)).where(launches.c.visible_at <= now).scalar_subquery().label("launch"),
-        sa.exists().where(schedule_triggers.c.event_key.startswith(TABLES, autoescape=True)).label("listened"),
+        sa.exists().where(sa.or_(*polled)).label("listened"),
         sa.select(sa.func.min(interim_tables.c.created_at)).scalar_subquery().label("made"),
     )
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from other_package import install
 
+from airflow_snowpack.api.roles import read_roles
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.scheduling import Event, EventLog, Poller, explain, parse_schedules
@@ -126,6 +127,11 @@ def checked(scheduler: Any, unreadable: Mapping[str, str]) -> list[str]:
         declared, catalog_name="lake", load_catalog=pytest.fail, missing_dags=(), unreadable=unreadable, now=scheduler.clock.now
     )
     return [str(finding) for finding in found]
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_poller_that_does_not_run_is_missing_where_schedules_listen_to_a_source_of_another_package(scheduler: Any) -> None:
+    assert Role.POLLER in [report.role for report in read_roles(scheduler.store) if report.is_missing]
 
 
 @pytest.mark.usefixtures("listening")
