@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from other_package import install
+from spark_world import SparkWorld
 
 from airflow_snowpack.connections.errors import UnsuitableConnection, UnusableEngine
 from airflow_snowpack.connections.spark import Spark, SparkOrphans, engine_of, spark_of
@@ -24,9 +25,7 @@ from airflow_snowpack.worker.environment import Environment
 from airflow_snowpack.worker.process import run_worker
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from airflow_snowpack.iceberg import CatalogConfig, TableName
+    from airflow_snowpack.iceberg import CatalogConfig
 
 pytestmark = pytest.mark.one_database
 
@@ -63,13 +62,10 @@ def installation(migrated_sqlite: Path, tmp_path: Path) -> Iterator[Installation
 
 
 def test_a_worker_runs_a_job_on_an_engine_of_another_package(
-    installation: Installation,
-    spark: SparkSession,
-    lake: CatalogConfig,
-    fragmented: Callable[..., TableName],
+    installation: Installation, lake: CatalogConfig, world: SparkWorld
 ) -> None:
     engine = spark_of(Settings.load(ENVIRONMENT), lake, ENVIRONMENT.connection("acme", "Spark"))
-    table = replace(fragmented(), catalog_id=lake.catalog_id)
+    table = replace(world.fragmented(), catalog_id=lake.catalog_id)
     rewrite: Mapping[str, Mapping[str, object]] = {"rewrite_data_files": {"min_input_files": 2}}
     job = installation.jobs.submit(table, ["rewrite_data_files"], options=rewrite)
 
@@ -78,7 +74,7 @@ def test_a_worker_runs_a_job_on_an_engine_of_another_package(
     ended = installation.jobs.get(job.job_id)
     assert ended.status is JobStatus.COMPLETED, ended.error
     assert ended.results[0].message != "Nothing to do"
-    assert spark.conf.get("spark.acme.team") == "lake_team", "its own session ran the job"
+    assert world.spark.conf.get("spark.acme.team") == "lake_team", "its own session ran the job"
 
 
 def test_an_entry_point_that_is_no_engine_of_its_name_is_an_error_that_names_it() -> None:
