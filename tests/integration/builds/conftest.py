@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from built_runs import MIDNIGHT
 from clocks import MovedClock
 
 from airflow_snowpack.builds.registry.runs import BuildRegistry
@@ -16,7 +17,7 @@ from airflow_snowpack.store.opening import open_engine
 
 @pytest.fixture
 def clock() -> MovedClock:
-    return MovedClock()
+    return MovedClock(MIDNIGHT)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ RETENTION = Retention(keep_runs=2)
 
 @pytest.fixture
 def registry(sqlite_url: str) -> Iterator[BuildRegistry]:
-    with open_store(sqlite_url, clock=MovedClock()) as store:
+    with open_store(sqlite_url, clock=MovedClock(MIDNIGHT)) as store:
         yield BuildRegistry(store, sleep=lambda _: None)
 
 
