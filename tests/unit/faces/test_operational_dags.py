@@ -10,11 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.dag_processing.bundles.local import LocalDagBundle
 
 from airflow_snowpack import dags
 from airflow_snowpack.api.roles import DAGS, IMPORTED_AS
-from airflow_snowpack.dags.bundle import SnowpackDags
 from airflow_snowpack.hooks.dag_files import bundle_folder, dags_folder
 
 BY_NAME = {
@@ -58,6 +56,10 @@ def test_the_bundle_of_the_page_brings_all_of_them() -> None:
 
 
 def test_tasks_of_the_bundle_use_the_policies_and_schedules_of_the_dags_folder(tmp_path: Path) -> None:
+    from airflow.dag_processing.bundles.local import LocalDagBundle
+
+    from airflow_snowpack.dags.bundle import SnowpackDags
+
     def folder_of(bundle: Any) -> Path:
         context: Any = {"ti": SimpleNamespace(bundle_instance=bundle)}
         return bundle_folder(context)
