@@ -53,7 +53,7 @@ def poll(scheduler: Any, tmp_path: Path) -> Callable[[], None]:
     worker = poller.worker(SignOfLife(scheduler.store, Role.POLLER))
 
     def step() -> None:
-        scheduler.clock.forward(seconds=10)
+        scheduler.clock.move(seconds=10)
         worker.run_once()
         scheduler.work()
 
