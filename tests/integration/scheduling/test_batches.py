@@ -60,7 +60,7 @@ def standing(job: PendingRun) -> tuple[Any, ...]:
 def test_a_batch_decides_what_its_jobs_would_decide_one_after_the_other(
     scheduler: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    clock = type(scheduler.clock)()
+    clock = type(scheduler.clock)(scheduler.clock.now)
     with open_store(f"sqlite:///{tmp_path}/alone.db", clock=clock) as store:
         alone = type(scheduler)(store, clock)
         for one in (scheduler, alone):
