@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pathlib import Path
+
+
+def code_block(section: str, language: str) -> str:
+    """Return the first block in a language of a section of the docs."""
+    found = re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)
+    assert found is not None
+    return found[1]
 
 
 def install(folder: Path, module: str, code: str, entry_points: str) -> None:

@@ -31,7 +31,6 @@ pytestmark = pytest.mark.both_in_soak
 ENDS = {JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED}
 ROUNDS_OF_CHANCE = rounds(3, soak=150)
 STRIDE = rounds(12, soak=1)
-STEP = rounds(2, soak=1)  # a kill after a statement leaves the rows that one before the next statement leaves
 MOMENTS = "every" if SOAK else "first"
 LEAST_MOMENTS = rounds(15, soak=30)
 
@@ -118,7 +117,7 @@ def assert_all_is_well(jobs: Jobs) -> None:
 def test_a_kill_around_a_statement_leaves_nothing_half_done_and_the_job_runs_again(
     live: Callable[[str], str], survivor: Jobs, shifted: ShiftedClock
 ) -> None:
-    for moment in count(1, STEP):
+    for moment in count(1):
         answer = live(f"statement {moment}")
         assert_nothing_is_half_done(survivor)
         recover(survivor, shifted)
@@ -150,7 +149,7 @@ def assert_every_change_is_on_record(jobs: Jobs) -> None:
 def test_a_kill_around_a_statement_of_a_request_leaves_no_change_without_its_entry(
     live: Callable[[str], str], survivor: Jobs, shifted: ShiftedClock
 ) -> None:
-    for moment in count(1, STEP):
+    for moment in count(1):
         answer = live(f"request {moment}")
         assert_nothing_is_half_done(survivor)
         assert_every_change_is_on_record(survivor)

@@ -57,7 +57,7 @@ def test_spark_refuses_what_the_check_refuses(spark: SparkSession, flights: str)
     assert ran == []
 
 
-@settings(UNHURRIED, max_examples=rounds(2, soak=300))
+@settings(UNHURRIED, max_examples=rounds(4, soak=300))
 @given(st.lists(CONDITIONS, min_size=40, max_size=40))
 def test_spark_runs_random_predicates_that_the_check_accepts(spark: SparkSession, flights: str, conditions: list[str]) -> None:
     for condition in conditions:
@@ -66,7 +66,7 @@ def test_spark_runs_random_predicates_that_the_check_accepts(spark: SparkSession
     spark.table(flights).selectExpr(*(f"({condition}) IS NULL" for condition in conditions)).collect()
 
 
-@settings(UNHURRIED, max_examples=rounds(4, soak=500))
+@settings(UNHURRIED, max_examples=rounds(8, soak=500))
 @given(st.lists(VALUES, min_size=80, max_size=80))
 def test_no_text_is_refused_that_spark_casts_to_the_type_of_the_column(spark: SparkSession, texts: list[str]) -> None:
     casts = ", ".join(f"try_cast(text AS {type_}) IS NOT NULL" for type_ in KINDS)

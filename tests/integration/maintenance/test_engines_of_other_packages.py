@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from other_package import install
+from other_package import code_block, install
 from spark_world import SparkWorld
 
 from airflow_snowpack.connections.errors import UnsuitableConnection, UnusableEngine
@@ -39,18 +39,12 @@ ENVIRONMENT = Environment(
 )
 
 
-def block(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", SECTION, re.DOTALL)
-    assert found is not None
-    return found[1]
-
-
 @pytest.fixture(autouse=True)
 def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    named = re.search(r'(\w+) = "(.*)"', block("toml"))
+    named = re.search(r'(\w+) = "(.*)"', code_block(SECTION, "toml"))
     assert named is not None
     points = f"[airflow_snowpack.engines]\n{named[1]} = {named[2]}\nbroken = {named[2]}\n"
-    install(tmp_path, "acme_engines", block("python"), points)
+    install(tmp_path, "acme_engines", code_block(SECTION, "python"), points)
     monkeypatch.syspath_prepend(str(tmp_path))
 
 

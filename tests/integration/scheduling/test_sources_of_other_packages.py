@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from other_package import install
+from other_package import code_block, install
 
 from airflow_snowpack.api.roles import read_roles
 from airflow_snowpack.iceberg import CatalogConfig
@@ -26,16 +25,10 @@ PAGE = (Path(__file__).parents[3] / "docs/schedules.md").read_text()
 SECTION = PAGE.partition("## Triggers and sources of other packages\n")[2]
 
 
-def block(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", SECTION, re.DOTALL)
-    assert found is not None
-    return found[1]
-
-
 @pytest.fixture(autouse=True)
 def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    points = block("toml").replace('[project.entry-points."', "[").replace('"]', "]").replace('"', "")
-    install(tmp_path, "acme_drops", block("python"), points)
+    points = code_block(SECTION, "toml").replace('[project.entry-points."', "[").replace('"]', "]").replace('"', "")
+    install(tmp_path, "acme_drops", code_block(SECTION, "python"), points)
     monkeypatch.syspath_prepend(str(tmp_path))
 
 

@@ -1,4 +1,4 @@
-"""A public class has a name of its own: whoever reads an import knows what is meant without the name of the room."""
+"""The names of public classes are unique, so an import is clear without its module."""
 
 from __future__ import annotations
 
