@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from counted_reads import counted_reads
 from other_package import code_block, install
 
 from airflow_snowpack.api.roles import read_roles
@@ -216,3 +217,19 @@ def test_an_event_that_a_source_may_not_record_is_its_problem(
 
     assert problem in str(explain(scheduler.schedules, "orders"))
     assert EventLog(scheduler.store).latest() == []
+
+
+def test_a_round_over_quiet_sources_takes_as_many_statements_as_over_one(scheduler: Any, tmp_path: Path) -> None:
+    poller = SourcePoller(scheduler.store, every=timedelta(0))
+    counts = []
+    for number in range(1, 4):
+        folder = tmp_path / f"quiet{number}"
+        folder.mkdir()
+        declared = f"{{name: s{number}, dag_id: load, enabled: true, trigger: {{files_dropped: {{folder: {folder}}}}}}}"
+        scheduler.schedules.create(*parse_schedules(declared, "stdin", one_alone=True))
+        poller.step()  # records where the source begins
+        with counted_reads(scheduler.store.engine) as reads:
+            poller.step()
+        counts.append(len(reads.statements))
+    assert counts == [counts[0]] * 3
+    assert 0 < counts[0] <= 3
