@@ -34,7 +34,7 @@ SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 """The names of variables and fields whose values are secrets."""
-ORDINARY_NAME = re.compile(r"_CONN_ID$|_(FILE|PATH|DIR|CMD|ARN|NAMES?|BACKEND)$", re.IGNORECASE)
+ORDINARY_NAME = re.compile(r"^conn_type$|_CONN_ID$|_(FILE|PATH|DIR|CMD|ARN|NAMES?|BACKEND)$", re.IGNORECASE)
 WORKING_DIRECTORY = "PWD"
 """Every shell sets this variable for its processes; connections use the name for a password."""
 ORDINARY_VALUES = frozenset(

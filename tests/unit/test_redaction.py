@@ -124,6 +124,12 @@ def test_what_is_no_secret_of_the_environment_stays(monkeypatch: pytest.MonkeyPa
     assert redacted(f"cannot resolve {value}") == f"cannot resolve {value}"
 
 
+def test_the_type_and_the_host_of_a_connection_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", '{"conn_type": "iceberg", "host": "catalog.example.com", "password": "hunter22"}')
+    message = "the iceberg catalog at catalog.example.com refused hunter22"
+    assert redacted(message) == "the iceberg catalog at catalog.example.com refused ***"
+
+
 def test_the_working_directory_stays_and_a_password_of_that_name_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PWD", "/opt/airflow")
     monkeypatch.setenv("AIRFLOW_CONN_CRM", '{"conn_type": "odbc", "extra": {"PWD": "hunter22"}}')
