@@ -16,7 +16,7 @@ from enum import StrEnum
 from functools import cached_property
 from uuid import uuid4
 
-from airflow_snowpack.api.roles import TO_START, read_roles
+from airflow_snowpack.api.roles import OTHER_DAGS, TO_START, missing_dags, read_roles
 from airflow_snowpack.cli.context import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, log_to_stderr, print_list
 from airflow_snowpack.errors import SnowpackError
@@ -297,6 +297,20 @@ def background_roles(examined: Examined) -> CheckResult:
     return CheckResult(CheckVerdict.OK, " ".join(str(report) for report in reports))
 
 
+def other_dags(examined: Examined) -> CheckResult:
+    """Airflow has the DAGs that prune the store, run queued jobs and maintain the fleet, where they are needed."""
+    try:
+        has_policies = bool(examined.store_hook.policies().rules)
+    except SnowpackError:
+        has_policies = True  # a file that cannot be used
+    missing = missing_dags(examined.store, dag_states, has_policies=has_policies)
+    if missing:
+        message = f"Airflow has no DAG {', '.join(OTHER_DAGS[name] for name in missing)}."
+        line = f"`from airflow_snowpack.dags import {', '.join(missing)}`"
+        return CheckResult(CheckVerdict.WARNING, message, f"Add {line} to a DAG file, unless something else does this work.")
+    return CheckResult(CheckVerdict.OK, "Airflow lacks no other DAG of the package, as far as this process can read.")
+
+
 def tables_readable(examined: Examined) -> CheckResult:
     """The tables and other sources that schedules listen to can be read in time."""
     unreadable = read_unreadable(examined.store)
@@ -326,7 +340,8 @@ def queue_moves(examined: Examined) -> CheckResult:
 
 CHECKS: tuple[Callable[[Examined], CheckResult], ...] = (
     settings, store_place, local_paths, store_schema, clock_skew, catalog_answers, warehouse_writable, spark_installed,
-    spark_sees_catalog, plugin_loaded, airflow_api, same_store, same_catalog, background_roles, tables_readable, queue_moves,
+    spark_sees_catalog, plugin_loaded, airflow_api, same_store, same_catalog, background_roles, other_dags, tables_readable,
+    queue_moves,
 )  # fmt: skip
 
 

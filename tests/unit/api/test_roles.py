@@ -15,7 +15,7 @@ from app_client import AppClient
 from pages_world import World, open_world
 from query_plans import scans, sent_by
 
-from airflow_snowpack.api.roles import DagState, read_roles
+from airflow_snowpack.api.roles import DagState, missing_dags, read_roles
 from airflow_snowpack.scheduling import CommitsAdded, CustomEvents, Schedule, Schedules, run_now
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 from airflow_snowpack.store.tables.interim import interim_tables
@@ -178,6 +178,19 @@ def test_the_metrics_count_the_instances_of_each_role_and_mark_missing_ones(worl
     assert 'snowpack_role_missing{role="worker"} 0.0' in text
     assert 'snowpack_role_missing{role="sweeper"} 1.0' in text
     assert 'snowpack_role_seen_seconds{role="sweeper"}' not in text
+
+
+def test_dags_that_no_role_depends_on_are_missing_only_where_they_are_needed(world: World) -> None:
+    def missing_of(state: DagState, *, has_policies: bool = False) -> list[str]:
+        return missing_dags(world.store, lambda ids: dict.fromkeys(ids, state), has_policies=has_policies)
+
+    assert missing_of(DagState.MISSING) == ["prune"]
+    world.submit(TABLE)
+    assert missing_of(DagState.MISSING, has_policies=True) == ["prune", "workers", "fleet"]
+    assert missing_of(DagState.PAUSED, has_policies=True) == []
+    assert missing_dags(world.store, lambda ids: {}, has_policies=True) == [], "Airflow's database cannot be read"
+    SignOfLife(world.store, Role.WORKER, "pod-7").beat()
+    assert missing_of(DagState.MISSING) == ["prune"]
 
 
 def test_interim_tables_need_a_collector(world: World) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_snowpack import dags
-from airflow_snowpack.api.roles import DAGS, IMPORTED_AS
+from airflow_snowpack.api.roles import DAGS, IMPORTED_AS, OTHER_DAGS
 from airflow_snowpack.hooks.dag_files import bundle_folder, dags_folder
 
 BY_NAME = {
@@ -70,3 +70,4 @@ def test_tasks_of_the_bundle_use_the_policies_and_schedules_of_the_dags_folder(t
 
 def test_a_role_whose_dag_is_missing_names_the_import_that_brings_it() -> None:
     assert {role: getattr(dags, name).dag_id for role, name in IMPORTED_AS.items()} == DAGS
+    assert {name: getattr(dags, name).dag_id for name in OTHER_DAGS} == OTHER_DAGS
