@@ -1,54 +1,126 @@
-"""The life of a maintenance job, from submit to its terminal state.
+"""Maintenance jobs, from submit to their terminal state, and what is known about them.
 
     jobs = Jobs(store)
     job = jobs.submit(table, ["rewrite_data_files"])
     claim = jobs.claim("worker-1")
     jobs.finish(claim, JobStatus.COMPLETED, results)
+    jobs.page(JobFilter(table=table, statuses=frozenset({JobStatus.FAILED})))
 
-The invariant: **at most one attempt ever writes a job's terminal state**, see ``claims.py``. Lock, job and queue row are written
-in one transaction and removed in one transaction, so no crash leaves one without the others.
+The invariant: **at most one attempt ever writes a job's terminal state**. Every write after a claim carries the claim's
+``attempt_id``. Cancel, take-over and sweep move this fence; the attempt that lost it writes nothing and gets ``False``. Lock, job
+and queue row are written in one transaction and removed in one transaction, so no crash leaves one without the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements as do
-from airflow_snowpack.jobs.claim_order import close_gaps, turn_of
-from airflow_snowpack.jobs.claims import Claims
+from airflow_snowpack.jobs.action_history import ActionHistory, read_histories, records_of, skipped_by_plan
+from airflow_snowpack.jobs.claim_order import ORDER, ClaimCursor, QueuePosition, close_gaps, is_in_turn, turn_of
 from airflow_snowpack.jobs.drain import read_drain, write_drain
-from airflow_snowpack.jobs.errors import DrainModeOn, JobNotFound, JobRunsInTask, JobStillActive, LockInUse, TableLocked
+from airflow_snowpack.jobs.errors import (
+    DrainModeOn,
+    JobAlreadyFinished,
+    JobNotFound,
+    JobRunsInTask,
+    JobStillActive,
+    LockInUse,
+    NotTheOwner,
+    TableLocked,
+    WorkStillRunning,
+)
+from airflow_snowpack.jobs.history import History
 from airflow_snowpack.jobs.idempotency import KeepsJob, KeyTaken, RequestKey, Submission
+from airflow_snowpack.jobs.listing import (
+    IS_LIVE,
+    NEWEST_FIRST,
+    JobCounts,
+    JobFilter,
+    JobPage,
+    count,
+    count_by_status,
+    read_latest,
+    read_page,
+)
+from airflow_snowpack.jobs.locks import TableLocks
 from airflow_snowpack.jobs.model import (
     CANCELLED,
     ActionResult,
     Claim,
     DrainState,
+    HistoryEntry,
     Job,
     JobStatus,
+    LifecyclePolicy,
+    QueuePlace,
+    QueueSample,
+    QueueState,
     SweepReport,
     TableLock,
 )
 from airflow_snowpack.jobs.priority import DEFAULT_PRIORITY, check_priority
-from airflow_snowpack.jobs.rescuer import end_orphans, rescue
-from airflow_snowpack.jobs.rows import catalog_detail, job_from, job_parameters, queue_of
-from airflow_snowpack.store import Actor, repeatable, storable, write_audit
+from airflow_snowpack.jobs.recent import RecentJob, read_recent
+from airflow_snowpack.jobs.rescuer import Orphans, end_orphans, rescue
+from airflow_snowpack.jobs.rows import catalog_detail, job_from, job_parameters, queue_of, results_to_json
+from airflow_snowpack.jobs.steps_sqlite import SqliteSteps, keep_records
+from airflow_snowpack.store import Actor, IdMaker, Store, new_id, repeatable, row_mapper, storable, storable_error, write_audit
 from airflow_snowpack.store.audit import entry_values
-from airflow_snowpack.store.tables.jobs import job_queue, jobs
+from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
+
+if TYPE_CHECKING:
+    from airflow_snowpack.jobs.steps_postgres import PostgresSteps
+    from airflow_snowpack.store.store import Work
+
+log = logging.getLogger(__name__)
+Take = Callable[[sa.Connection, Mapping[str, Any]], "sa.Row[Any] | None"]
+
+EVERYTHING = JobFilter()
+unclaimed = job_queue.c.claimed_at.is_(None)
+place_from = row_mapper(QueuePlace, attempt="attempt_count")
+state_from = row_mapper(
+    QueueState,
+    depth=lambda row: 0 if row.draining else row.visible,
+    held=lambda row: row.visible if row.draining else 0,
+)
 
 
-class Jobs(Claims):
-    """Every step of the lifecycle; :class:`JobReader` has the reads, and :class:`Claims` the worker's steps.
+class Jobs:
+    """Every step of the lifecycle, and every read of jobs and the queue.
 
     Each change takes the ``actor`` that requests it, and writes its audit entry in the same transaction; without an actor, as for
     tasks of Airflow, there is no entry.
+
+    :param orphans: ends what a killed worker left on a Spark server; without it, its table stays locked.
     """
+
+    def __init__(
+        self,
+        store: Store,
+        policy: LifecyclePolicy | None = None,
+        make_id: IdMaker = new_id,
+        *,
+        orphans: Orphans | None = None,
+    ) -> None:
+        self.store = store
+        self.orphans = orphans
+        self.policy = policy or LifecyclePolicy()
+        self.locks = TableLocks(store)
+        self._events = History(store)
+        self._make_id = make_id
+        self._steps = _steps_of(store)
+        self._step = store.single if store.is_postgres else store.transact
+        self._cursor = ClaimCursor()
 
     def submit(
         self,
@@ -321,6 +393,372 @@ class Jobs(Claims):
         self._refuse_while_in_use(lock, force)
         return lock if self.locks.release(table, holder, actor=actor, force=force) else None
 
+    def claim(self, worker_id: str, *, job_id: str | None = None, catalog_id: str = "") -> Claim | None:
+        """Claim the next visible job, or the job of this id; return ``None`` if there is none, or in drain mode.
+
+        :param worker_id: displayed as the holder of the claim.
+        :param catalog_id: the worker's catalog: jobs of other catalogs are never claimed.
+        """
+        now = self.store.clock()
+        if job_id is not None:
+            values = self._claim_values(worker_id, now, key=job_id, catalog_id=catalog_id)
+            row = self.store.transact(self._taking(self._claim_key, values))
+            return None if row is None else self._claimed(row, worker_id, values)
+        while True:
+            values = self._claim_values(worker_id, now, catalog_id=catalog_id)
+            row = self._step(self._taking(self._steps.claim_next, values))
+            if row is not None:
+                self._cursor.found(QueuePosition.of(row))
+                return self._claimed(row, worker_id, values)
+            if not self._cursor.exhausted(now):
+                return None
+
+    def take_over(
+        self,
+        job_id: str,
+        worker_id: str,
+        *,
+        owner: str,
+        actions: Sequence[str] | None = None,
+        options: Mapping[str, Any] | None = None,
+        plan: Mapping[str, Any] | None = None,
+    ) -> Claim:
+        """Claim a job of this owner from its current attempt: the fence moves, and that attempt no longer counts.
+
+        An Airflow retry uses this instead of waiting for the lease of a process that may still be alive. From then on the job is
+        inline, even if it was queued before: no worker gets it, and it fails when the lease of its task expires.
+
+        :param actions: replace the job's actions, as ``options`` and ``plan`` do.
+        :raises NotTheOwner: the job has another owner.
+        :raises JobNotFound, JobAlreadyFinished: there is nothing to take over.
+        """
+        values = self._claim_values(worker_id, self.store.clock(), key=job_id)
+
+        def take(conn: sa.Connection) -> sa.Row[Any] | None:
+            job = self._locked_active(conn, job_id)
+            if job.owner is None or job.owner != owner:
+                raise NotTheOwner(job_id, owner, job.owner)
+            changes: dict[str, Any] = {"inline": True}
+            changes |= {} if actions is None else {"actions": list(actions), "plan": plan}
+            changes |= {} if options is None else {"options": dict(options)}
+            conn.execute(sa.update(jobs).where(jobs.c.job_id == job_id).values(**changes))
+            taken = self._steps.take_over(conn, values)
+            if taken is not None and job.status is JobStatus.PENDING:
+                _close_gap(conn, taken)
+            return taken
+
+        row = self.store.transact(repeatable(take, lambda conn: self._claimed_before(conn, values)))
+        assert row is not None, "an active job has its queue row"
+        return self._claimed(row, worker_id, values, event="taken_over")
+
+    def reclaim(self, claimant: str, worker_id: str, *, job_id: str | None = None, catalog_id: str = "") -> Claim | None:
+        """Take over a job that an earlier try of the same task has claimed; return ``None`` if there is none.
+
+        The retry of a task that runs any job of the queue then need not wait for the lease.
+
+        :param claimant: the prefix of the worker ids of all tries.
+        """
+        values = self._claim_values(worker_id, self.store.clock())
+        # Not LIKE, which ignores case on SQLite.
+        begins = sa.func.substr(job_queue.c.claimed_by, 1, len(claimant)) == claimant
+        held = sa.select(job_queue.c.job_id).where(begins, job_queue.c.catalog_id == catalog_id)
+        held = held.where(job_queue.c.job_id == job_id) if job_id is not None else held
+
+        def take(conn: sa.Connection) -> sa.Row[Any] | None:
+            key = conn.execute(held.limit(1).with_for_update()).scalar()
+            return None if key is None else self._steps.take_over(conn, {**values, "b_key": key})
+
+        row = self.store.transact(repeatable(take, lambda conn: self._claimed_before(conn, values)))
+        return None if row is None else self._claimed(row, worker_id, values, event="taken_over")
+
+    def renew(self, claim: Claim) -> bool:
+        """Extend the lease and the table lock; ``False``: the fence has moved, stop the work."""
+        until = self.store.clock() + self.policy.lease
+        lock = {"b_key": claim.job.job_id, "b_table": claim.job.table.lock_key, "b_until": until}
+
+        def beat(conn: sa.Connection) -> bool:
+            if not do.LEASES.renew(conn, claim.job.job_id, claim.attempt_id, until):
+                return False
+            conn.execute(do.renew_lock(), lock)
+            return True
+
+        renewed = self.store.transact(beat)
+        if renewed:
+            self._events.record(claim.job.job_id, "heartbeat", claim.attempt_id)
+        return renewed
+
+    def holds(self, claim: Claim) -> bool:
+        """Return whether this attempt still counts, from a single row."""
+        return self.store.read(lambda conn: do.LEASES.holds(conn, claim.job.job_id, claim.attempt_id))
+
+    def end_work(self, job: Job, attempts: Sequence[int]) -> None:
+        """End what attempts at a job left running on its Spark server, and return when all of it has ended.
+
+        :raises WorkStillRunning: this process cannot reach Spark servers.
+        :raises SnowpackError: the server does not answer, or something still runs; call again.
+        """
+        if job.spark_server is None:
+            return
+        if self.orphans is None:
+            raise WorkStillRunning(job.job_id, job.spark_server)
+        self.orphans.end(job.spark_server, job.job_id, attempts)
+
+    def note_server(self, claim: Claim, server: str | None) -> bool:
+        """Record, before the work starts, the server that continues it if this process is killed; ``None`` for none.
+
+        :returns: ``False`` without a write if the fence has moved.
+        """
+        return self._update_running(claim, spark_server=server)
+
+    def record_progress(self, claim: Claim, results: Sequence[ActionResult]) -> bool:
+        """Store the results so far, fenced, to show them while the job runs and to keep them if its worker is lost."""
+        written = self._update_running(claim, results=results_to_json(results))
+        if written:
+            self._record_action(claim, results[-1])
+        return written
+
+    def finish(
+        self,
+        claim: Claim,
+        status: JobStatus,
+        results: Sequence[ActionResult],
+        error: str | None = None,
+        *,
+        left_work: bool = False,
+    ) -> bool:
+        """Write the terminal state, remove the queue row and unlock the table, fenced and in one transaction.
+
+        :param status: ``COMPLETED``, ``FAILED``, or ``CANCELLED`` for a job that its worker stopped at a limit.
+        :param error: why it failed. A failed job always has an error, by which lists find it.
+        :param left_work: a Spark server may still work for this attempt: the table stays locked until a sweep has ended that.
+        :returns: ``False`` if the fence has moved; then nothing was written, and ``writeback_stale_attempt`` is logged.
+        """
+        if not status.is_terminal:
+            raise ValueError(f"An attempt ends as completed, failed or cancelled, not as {status}.")
+        if status is JobStatus.FAILED and error is None:
+            error = "The worker reported no reason."
+        now = self.store.clock()
+        values = {
+            "b_key": claim.job.job_id,
+            "b_attempt": claim.attempt_id,
+            "b_now": now,
+            "b_status": status.value,
+            "b_error": None if error is None else storable_error(error),
+            "b_results": results_to_json(results) or None,
+            "b_records": records_of(claim.job, status, results),
+        }
+        write = partial(_finish_locked, lock_key=claim.job.table.lock_key) if left_work else self._steps.finish
+        end = repeatable(lambda conn: write(conn, values), lambda conn: self._ended_before(conn, values))
+        if not (self.store.transact if left_work else self._step)(end):
+            log.warning("writeback_stale_attempt: job %s, attempt %s, wanted %s", claim.job.job_id, claim.attempt_id, status)
+            self._events.record(claim.job.job_id, "writeback_stale_attempt", claim.attempt_id, wanted=status)
+            return False
+        if results and results[-1].action not in {result.action for result in claim.job.results}:
+            self._record_action(claim, results[-1])
+        self._events.record(claim.job.job_id, status, claim.attempt_id, error=error)
+        return True
+
+    def release_lock(self, claim: Claim, *, left_work: bool = False) -> bool:
+        """Unlock the table of a job that was cancelled while it ran; called by its worker once it has left the table.
+
+        Does nothing while the job is active, or if another attempt came later: then the lock belongs to that attempt.
+
+        :param left_work: a Spark server may still work for this attempt: a sweep ends that, and then unlocks the table.
+        """
+        queued = sa.exists().where(job_queue.c.job_id == claim.job.job_id)
+        last = sa.exists().where(jobs.c.job_id == claim.job.job_id, jobs.c.attempt == claim.attempt)
+        held = sa.and_(table_locks.c.table_key == claim.job.table.lock_key, table_locks.c.holder == claim.job.job_id)
+        if left_work:
+            write = sa.update(table_locks).where(held, last, ~queued).values(expires_at=self.store.clock())
+            self._step(lambda conn: conn.execute(write))
+            return False
+        ended = sa.update(jobs).where(jobs.c.job_id == claim.job.job_id, jobs.c.attempt == claim.attempt)
+        ended = ended.where(jobs.c.status == JobStatus.CANCELLED.value, jobs.c.spark_server.is_not(None))
+
+        def free(conn: sa.Connection) -> bool:
+            conn.execute(ended.values(spark_server=None))
+            return conn.execute(sa.delete(table_locks).where(held, last, ~queued)).rowcount == 1
+
+        released = self.store.transact(free)
+        if released:
+            self._events.record(claim.job.job_id, "unlocked", claim.attempt_id)
+        return released
+
+    def action_histories(self, tables: Collection[TableName]) -> dict[TableName, ActionHistory]:
+        """Return what past jobs did to each table, per action, in one statement per thousand tables."""
+        return read_histories(self.store, tables)
+
+    def find_owned(self, owner: str) -> Job | None:
+        """Return the pending or running job of this owner, if any."""
+        # An owner has few jobs, but the queue may be long: unlike EXISTS, a scalar subquery never becomes a join from the queue.
+        active = sa.select(job_queue.c.job_id).where(job_queue.c.job_id == jobs.c.job_id).scalar_subquery().is_not(None)
+        return self._last_owned(owner, active)
+
+    def last_owned(self, owner: str) -> Job | None:
+        """Return the newest job of this owner in any state, or ``None``."""
+        return self._last_owned(owner, IS_LIVE)
+
+    def awaited(self) -> list[Job]:
+        """Return the pending and running jobs whose tasks wait for them."""
+        # From the queue, which is short, to its jobs by key.
+        query = sa.select(jobs).join(job_queue, job_queue.c.job_id == jobs.c.job_id)
+        return [job_from(row) for row in self.store.all(query.where(jobs.c.awaited, ~jobs.c.inline))]
+
+    def get(self, job_id: str) -> Job:
+        """:raises JobNotFound: there is no such job, or it was deleted."""
+        job = self._first(jobs.c.job_id == storable(job_id), IS_LIVE)
+        if job is None:
+            raise JobNotFound(job_id)
+        return job
+
+    def statuses(self, job_ids: Collection[str]) -> dict[str, JobStatus | JobNotFound]:
+        """Return the status of several jobs in one statement; ``JobNotFound`` for a missing or deleted job."""
+        query = sa.select(jobs.c.job_id, jobs.c.status).where(IS_LIVE)
+        found = {row.job_id: JobStatus(row.status) for row in self.store.all_by_key(query, jobs.c.job_id, job_ids)}
+        return {job_id: found.get(storable(job_id)) or JobNotFound(job_id) for job_id in job_ids}
+
+    def find(self, job_id: str) -> Job | None:
+        """Return the job, even if deleted; ``None`` if it never existed."""
+        return self._first(jobs.c.job_id == storable(job_id))
+
+    def find_all(self, job_ids: Collection[str]) -> dict[str, Job]:
+        """Return these jobs by id, in one statement; deleted and missing ones are left out."""
+        rows = self.store.all_by_key(sa.select(jobs).where(IS_LIVE), jobs.c.job_id, job_ids)
+        return {row.job_id: job_from(row) for row in rows}
+
+    def ids_beginning(self, beginning: str, *, limit: int = 10) -> list[str]:
+        """Return the ids that start with a short id, without deleted jobs."""
+        return self.store.ids_beginning(jobs.c.job_id, beginning, limit, IS_LIVE)
+
+    def queue_depth(self, catalog_id: str | None = None) -> int:
+        """Count the jobs that a worker could claim now (default: of all catalogs); pools of workers scale by it."""
+        query = sa.select(sa.func.count()).select_from(job_queue).where(self._claimable())
+        query = query if catalog_id is None else query.where(job_queue.c.catalog_id == catalog_id)
+        return int(self.store.scalar(query))
+
+    def queue_depths(self, catalog_ids: Collection[str]) -> dict[str, int]:
+        """Count the jobs that a worker could claim now, for each of these catalogs."""
+        counted = self._count_by_catalog(self._claimable(), job_queue.c.catalog_id.in_(catalog_ids))
+        return dict.fromkeys(catalog_ids, 0) | counted
+
+    def waiting_elsewhere(self, catalog_id: str) -> dict[str, int]:
+        """Count the claimable jobs of every other catalog, by ``catalog_id``."""
+        return self._count_by_catalog(self._claimable(), job_queue.c.catalog_id != catalog_id)
+
+    def running_in_workers(self) -> dict[str, int]:
+        """Count the jobs that queue workers run, by ``catalog_id``, without those that tasks run inline."""
+        # A look-up for each row of the queue: for a join, Postgres without statistics would scan all jobs.
+        inline = sa.select(jobs.c.inline).where(jobs.c.job_id == job_queue.c.job_id).scalar_subquery()
+        return self._count_by_catalog(~unclaimed, ~inline)
+
+    def history(self, job_id: str) -> list[HistoryEntry]:
+        """Return the events of a job, oldest first; best-effort, see ``history.py``."""
+        return self._events.of(job_id)
+
+    def page(self, which: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 100) -> JobPage:
+        """Return a page of the jobs that match the filter, newest first.
+
+        :param after: ``next`` of the previous page.
+        :raises InvalidCursor: ``after`` is not the cursor of a page.
+        """
+        return self.store.read(lambda conn: read_page(conn, which, after, limit))
+
+    def count(self, which: JobFilter = EVERYTHING, *, at_most: int = 10_000) -> JobCounts:
+        """Count the jobs of each status that match the rest of the filter, up to ``at_most`` of each; see ``listing.py``."""
+        return self.store.read(lambda conn: count(conn, which, at_most))
+
+    def count_open(self) -> dict[JobStatus, int]:
+        # From the queue, a look-up for each row: for a join, Postgres without statistics would scan all jobs.
+        status = sa.select(jobs.c.status).where(jobs.c.job_id == job_queue.c.job_id).scalar_subquery()
+        queued = sa.select(status.label("status")).select_from(job_queue).subquery()
+        found = self.store.read(lambda conn: count_by_status(conn, queued))
+        return {status: found[status] for status in (JobStatus.PENDING, JobStatus.RUNNING)}
+
+    def count_recent(self, period: timedelta, *, at_most: int = 10_000) -> dict[JobStatus, int]:
+        """Count the jobs submitted within this period by status, among the ``at_most`` newest."""
+        recent = sa.and_(IS_LIVE, jobs.c.submitted_at >= self.store.clock() - period)
+        newest = sa.select(jobs.c.status).where(recent).order_by(*NEWEST_FIRST.order()).limit(at_most).subquery()
+        return self.store.read(lambda conn: count_by_status(conn, newest))
+
+    def recent(self, since: datetime, *, at_most: int) -> list[RecentJob]:
+        """Return the jobs that are active or ended since this time, newest first, without dry runs, in one statement.
+
+        :param at_most: of the ended jobs, and again of the active ones.
+        """
+        return read_recent(self.store, since, at_most)
+
+    def latest(self, tables: Iterable[TableName], *, dry_run: bool = False) -> dict[TableName, Job]:
+        """Return the newest job, or the newest dry run, of each table that has one."""
+        keys: dict[str, list[str]] = {}
+        for table in tables:
+            keys.setdefault(table.catalog_id, []).append(str(table))
+
+        def read(conn: sa.Connection) -> dict[TableName, Job]:
+            found = (job for each, names in keys.items() for job in read_latest(conn, names, each, dry_run=dry_run))
+            return {job.table: job for job in found}
+
+        return self.store.read(read) if keys else {}
+
+    def queue(self) -> QueueState:
+        """Return depth, age and occupation of the queue."""
+        ready = self._visible()
+
+        def how_many(which: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+            return sa.func.coalesce(sa.func.sum(sa.case((which, 1), else_=0)), 0)
+
+        query = sa.select(
+            how_many(ready).label("visible"),
+            sa.func.min(sa.case((ready, job_queue.c.enqueued_at))).label("oldest"),
+            how_many(sa.and_(unclaimed, ~ready)).label("delayed"),
+            how_many(~unclaimed).label("running"),
+            do.draining.label("draining"),
+        )
+        return state_from(self.store.first(query))
+
+    def places(self, job_ids: Iterable[str]) -> dict[str, QueuePlace]:
+        """Return the places of these jobs in the queue; finished jobs have none."""
+        ids = [*job_ids]
+        rows = self.store.all(sa.select(job_queue).where(job_queue.c.job_id.in_(ids))) if ids else ()
+        return {row.job_id: place_from(row) for row in rows}
+
+    def ahead_of(self, job_ids: Collection[str]) -> dict[str, int]:
+        """Count the visible jobs of the same catalog that workers claim before each of these queued jobs, in one statement."""
+        before, names = job_queue.alias("before"), [column.name for column in ORDER]
+        first, here = (sa.tuple_(*(table.c[name] for name in names)) for table in (before, job_queue))
+        due = sa.and_(before.c.claimed_at.is_(None), before.c.visible_at <= self.store.clock())
+        ahead = sa.select(sa.func.count()).where(due, before.c.catalog_id == job_queue.c.catalog_id, first < here)
+        query = sa.select(job_queue.c.job_id, ahead.scalar_subquery().label("ahead"))
+        return {row.job_id: row.ahead for row in self.store.all_by_key(query, job_queue.c.job_id, job_ids)}
+
+    def queue_over_time(self, period: timedelta = timedelta(days=1), steps: int = 96) -> list[QueueSample]:
+        """Count the waiting and the running jobs at evenly spaced times up to now.
+
+        A job waits from its submission to its start and runs until its end; requeues are not counted. Jobs submitted more than a
+        day before the period count only while they are active.
+        """
+        now = self.store.clock()
+        since = now - period
+        active = jobs.c.job_id.in_(sa.select(job_queue.c.job_id))
+        recent = sa.and_(jobs.c.submitted_at > since - timedelta(days=1), IS_LIVE, ~jobs.c.dry_run)
+        spans = sa.select(jobs.c.submitted_at, jobs.c.started_at, jobs.c.completed_at)
+        moments = [since + period * step / steps for step in range(1, steps + 1)]
+        waiting, running = [0] * steps, [0] * steps
+        for job in self.store.all(spans.where(recent).union_all(spans.where(active, ~recent))):
+            end = job.completed_at or now + timedelta(microseconds=1)
+            start = min(job.started_at or end, end)
+            _add(waiting, moments, job.submitted_at, start)
+            _add(running, moments, start, end)
+        return [QueueSample(*sample) for sample in zip(moments, waiting, running, strict=True)]
+
+    def drain(self) -> DrainState:
+        """Return whether drain mode is on."""
+        return self.store.read(read_drain)
+
+    def list(self, table: TableName | None = None, status: JobStatus | None = None, limit: int = 100) -> list[Job]:
+        """Return the newest jobs that were not deleted."""
+        which = JobFilter(table=table, statuses=frozenset({status} if status is not None else ()))
+        return [*self.page(which, limit=limit).items]
+
     def flush(self) -> None:
         """Write the history that is still in memory; call it before a process ends."""
         self._events.flush()
@@ -335,8 +773,6 @@ class Jobs(Claims):
 
     def __exit__(self, *exc: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.close()
-
-    # -- parts ---------------------------------------------------------------------------------------------------------
 
     def _new_job(
         self,
@@ -403,6 +839,82 @@ class Jobs(Claims):
     def _submitted(self, job: Job) -> None:
         self._events.record(job.job_id, "submitted", by=job.submitted_by, table=str(job.table), actions=list(job.actions))
 
+    def _update_running(self, claim: Claim, **values: Any) -> bool:
+        mine = sa.and_(jobs.c.job_id == claim.job.job_id, jobs.c.attempt_id == claim.attempt_id)
+        write = sa.update(jobs).where(mine, jobs.c.status == JobStatus.RUNNING.value).values(**values)
+        return self._step(lambda conn: conn.execute(write).rowcount) == 1
+
+    def _claim_values(self, worker_id: str, now: datetime, key: str | None = None, catalog_id: str = "") -> Mapping[str, Any]:
+        values = do.LEASES.claim_values(worker_id, self._make_id(), now, now + self.policy.lease, key=key, group=catalog_id)
+        return values if key is not None else {**values, **self._cursor.start(now).parameters}
+
+    def _claim_key(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+        row = self._steps.claim_key(conn, values)
+        if row is not None:
+            _close_gap(conn, row)
+        return row
+
+    def _taking(self, step: Take, values: Mapping[str, Any]) -> Work[sa.Row[Any] | None]:
+        return repeatable(lambda conn: step(conn, values), lambda conn: self._claimed_before(conn, values))
+
+    def _claimed_before(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
+        """Return the claim whose answer was lost: no other claim has our fence."""
+        query = sa.select(jobs, *ORDER)
+        query = query.join_from(jobs, job_queue, jobs.c.job_id == job_queue.c.job_id)
+        return conn.execute(query.where(job_queue.c.attempt_id == values["b_attempt"])).first()
+
+    def _ended_before(self, conn: sa.Connection, values: Mapping[str, Any]) -> bool:
+        """Return whether the terminal write whose answer was lost went through: then the job has our fence, status and time."""
+        ours = sa.and_(jobs.c.job_id == values["b_key"], jobs.c.attempt_id == values["b_attempt"])
+        ended = sa.and_(jobs.c.status == values["b_status"], jobs.c.completed_at == values["b_now"])
+        return conn.execute(sa.select(jobs.c.job_id).where(ours, ended)).first() is not None
+
+    def _locked_active(self, conn: sa.Connection, job_id: str) -> Job:
+        """Lock an active job: its queue row first, as every step does."""
+        conn.execute(sa.select(job_queue.c.job_id).where(job_queue.c.job_id == job_id).with_for_update())
+        job = self._locked_job(conn, job_id)
+        if job.status.is_terminal:
+            raise JobAlreadyFinished(job_id, job.status)
+        return job
+
+    def _locked_job(self, conn: sa.Connection, job_id: str) -> Job:
+        row = conn.execute(sa.select(jobs).where(jobs.c.job_id == job_id, IS_LIVE).with_for_update()).first()
+        if row is None:
+            raise JobNotFound(job_id)
+        return job_from(row)
+
+    def _claimed(self, row: sa.Row[Any], worker_id: str, values: Mapping[str, Any], event: str = "claimed") -> Claim:
+        job = job_from(row)
+        assert job.attempt_id is not None, "a claimed job has a fence"
+        claim = Claim(job, job.attempt_id, worker_id, job.attempt, lease_until=values["b_until"])
+        self._events.record(claim.job.job_id, event, claim.attempt_id, worker=worker_id, attempt=claim.attempt)
+        return claim
+
+    def _record_action(self, claim: Claim, result: ActionResult) -> None:
+        if skipped_by_plan(claim.job, result.action) is not None:
+            return  # the plan has the reason
+        detail = {"outcome": result.outcome.value, "message": result.message, "elapsed_seconds": result.elapsed_seconds}
+        self._events.record(claim.job.job_id, "action", claim.attempt_id, action=result.action, **detail)
+
+    def _last_owned(self, owner: str, which: sa.ColumnElement[bool]) -> Job | None:
+        query = sa.select(jobs).where(jobs.c.owner == storable(owner), which).order_by(jobs.c.submitted_at.desc()).limit(1)
+        row = self.store.first(query)
+        return None if row is None else job_from(row)
+
+    def _first(self, *where: sa.ColumnElement[bool]) -> Job | None:
+        row = self.store.first(sa.select(jobs).where(*where))
+        return None if row is None else job_from(row)
+
+    def _count_by_catalog(self, *where: sa.ColumnElement[bool]) -> dict[str, int]:
+        counted = sa.select(job_queue.c.catalog_id, sa.func.count().label("jobs")).where(*where)
+        return {row.catalog_id: row.jobs for row in self.store.all(counted.group_by(job_queue.c.catalog_id))}
+
+    def _visible(self) -> sa.ColumnElement[bool]:
+        return sa.and_(unclaimed, job_queue.c.visible_at <= self.store.clock())
+
+    def _claimable(self) -> sa.ColumnElement[bool]:
+        return sa.and_(self._visible(), ~do.draining)
+
 
 def _first_job(conn: sa.Connection, where: sa.ColumnElement[bool]) -> Job | None:
     row = conn.execute(sa.select(jobs).where(where)).first()
@@ -411,3 +923,35 @@ def _first_job(conn: sa.Connection, where: sa.ColumnElement[bool]) -> Job | None
 
 def _named(table: TableName) -> dict[str, str]:
     return {"table": str(table), **catalog_detail(table)}
+
+
+def _finish_locked(conn: sa.Connection, values: Mapping[str, Any], *, lock_key: str) -> bool:
+    """Finish a job, but leave its lock to the sweep, because a Spark server may still write to the table."""
+    if conn.execute(do.LEASES.release, values).rowcount != 1:
+        return False
+    if conn.execute(do.end_job(left_work=True), values).first() is None:
+        return False
+    conn.execute(do.expire_lock(), {**values, "b_table": lock_key})
+    keep_records(conn, values, lock_key)
+    return True
+
+
+def _steps_of(store: Store) -> PostgresSteps | SqliteSteps:
+    if not store.is_postgres:
+        return SqliteSteps()
+    # Imported here: importing psycopg and its statements would cost a short task on SQLite more than the rest of its work.
+    from airflow_snowpack.jobs.steps_postgres import PostgresSteps
+
+    return PostgresSteps()
+
+
+def _close_gap(conn: sa.Connection, row: sa.Row[Any]) -> None:
+    """Move up the jobs behind one that was claimed by its id, unless it was due."""
+    if not is_in_turn(conn, queue := queue_of(job_from(row)), row.turn):
+        close_gaps(conn, [(*queue, row.turn)])
+
+
+def _add(counts: list[int], moments: list[datetime], begin: datetime, end: datetime) -> None:
+    """Count a span that includes its begin but not its end."""
+    for index in range(bisect_left(moments, begin), bisect_left(moments, end)):
+        counts[index] += 1

@@ -274,15 +274,15 @@ class _Count:
 
 
 def _read_statuses(store: Store, job_ids: frozenset[str]) -> dict[str, JobStatus | JobNotFound]:
-    from airflow_snowpack.jobs.queries import JobReader
+    from airflow_snowpack.jobs import Jobs
 
-    return JobReader(store).statuses(job_ids)
+    return Jobs(store).statuses(job_ids)
 
 
 def _read_depths(store: Store, catalog_ids: frozenset[str]) -> dict[str, int]:
-    from airflow_snowpack.jobs.queries import JobReader
+    from airflow_snowpack.jobs import Jobs
 
-    return JobReader(store).queue_depths(catalog_ids)
+    return Jobs(store).queue_depths(catalog_ids)
 
 
 def _cancel_jobs(store: Store, jobs_of: frozenset[tuple[str, str]]) -> dict[tuple[str, str], str | Exception]:

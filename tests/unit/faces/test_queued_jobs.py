@@ -17,7 +17,6 @@ from scripted_engine import ScriptedEngine, eventually
 from airflow_snowpack import operators, sensors
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Claim, Job, Jobs, JobStatus
-from airflow_snowpack.jobs.claims import Claims
 from airflow_snowpack.worker import process
 from tests.unit.faces.conftest import Runner
 
@@ -71,14 +70,14 @@ def test_a_task_leaves_jobs_of_other_catalogs(run_operator: Runner, jobs: Jobs, 
 def test_a_signal_in_the_middle_of_a_claim_fails_the_claimed_job_before_the_process_ends(
     run_operator: Runner, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claim = Claims.claim
+    claim = Jobs.claim
 
-    def claim_and_meet_a_signal(self: Claims, *arguments: Any, **options: Any) -> Claim | None:
+    def claim_and_meet_a_signal(self: Jobs, *arguments: Any, **options: Any) -> Claim | None:
         claimed = claim(self, *arguments, **options)
         run_operator.instance.task.on_kill()  # as Airflow's handler of SIGTERM calls it, in this very thread
         return claimed
 
-    monkeypatch.setattr(Claims, "claim", claim_and_meet_a_signal)
+    monkeypatch.setattr(Jobs, "claim", claim_and_meet_a_signal)
     outcome = run_operator(work())
 
     assert outcome.state != "success"
