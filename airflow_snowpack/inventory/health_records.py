@@ -24,16 +24,14 @@ from airflow_snowpack.iceberg.errors import TableUnreadable
 from airflow_snowpack.iceberg.health import HealthBounds, Score, TableHealth, read_health, score
 from airflow_snowpack.iceberg.health.encoding import FORMAT, decode, encode
 from airflow_snowpack.iceberg.locations import UNIQUE_FILE
-from airflow_snowpack.store import row_mapper, storable, storable_error, upsert
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.store import Store, row_mapper, storable, storable_error, upsert
 from airflow_snowpack.store.retention import RetainedRows
 from airflow_snowpack.store.tables.fleet import fleet_tables
 from airflow_snowpack.store.tables.health import table_health, table_health_history
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-    from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.store import Store
 
 THIN_AFTER = timedelta(days=30)
 PLANNED = sa.select(fleet_tables.c.table_key).where(fleet_tables.c.table_key == table_health.c.table_key).scalar_subquery()

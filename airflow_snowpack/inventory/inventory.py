@@ -13,7 +13,7 @@ that this package cannot name (with a space, for example) and namespaces that th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -31,8 +31,6 @@ from airflow_snowpack.store.tables.jobs import inventory_refreshes, inventory_ta
 from airflow_snowpack.store.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.catalog import Catalog
 
 log = logging.getLogger(__name__)

@@ -11,20 +11,16 @@ answer, a check loads more tables, and nothing is deleted.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.iceberg.footprints import Footprint, OtherTable, Remembered, TableKey
-from airflow_snowpack.store import StoreError, storable, upsert, write_audit
+from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.store import Actor, Store, StoreError, storable, upsert, write_audit
 from airflow_snowpack.store.tables.jobs import table_locations
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.store import Actor, Store
 
 log = logging.getLogger(__name__)
 

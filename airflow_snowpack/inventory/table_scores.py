@@ -13,18 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.store import Keyset, Page
+from airflow_snowpack.inventory.inventory import Inventory
+from airflow_snowpack.store import Keyset, Page, Store
 from airflow_snowpack.store.tables.health import table_health
 from airflow_snowpack.store.tables.jobs import inventory_tables
-
-if TYPE_CHECKING:
-    from airflow_snowpack.inventory.inventory import Inventory
-    from airflow_snowpack.store import Store
 
 HEALTHY_FROM = 80
 SICK_BELOW = 50

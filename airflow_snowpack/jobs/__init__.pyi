@@ -1,5 +1,6 @@
 from .action_history import ActionFigures as ActionFigures, ActionHistory as ActionHistory, ActionRecord as ActionRecord
 from .attempt import Attempt as Attempt
+from .claim_order import check_priority as check_priority
 from .errors import (
     DrainModeOn as DrainModeOn,
     InvalidKey as InvalidKey,
@@ -19,10 +20,19 @@ from .errors import (
 )
 from .explanation import TableExplanation as TableExplanation, explain as explain, explain_tables as explain_tables
 from .idempotency import RequestKey as RequestKey, Submission as Submission
-from .listing import MAX_EXAMINED as MAX_EXAMINED, JobCounts as JobCounts, JobFilter as JobFilter, JobPage as JobPage
+from .listing import (
+    MAX_EXAMINED as MAX_EXAMINED,
+    JobCounts as JobCounts,
+    JobFilter as JobFilter,
+    JobPage as JobPage,
+    RecentJob as RecentJob,
+    shown_status as shown_status,
+)
 from .locks import TableLocks as TableLocks
 from .manager import Jobs as Jobs
 from .model import (
+    DEFAULT_PRIORITY as DEFAULT_PRIORITY,
+    PRIORITIES as PRIORITIES,
     ActionOutcome as ActionOutcome,
     ActionResult as ActionResult,
     Claim as Claim,
@@ -38,7 +48,5 @@ from .model import (
     SweepReport as SweepReport,
     TableLock as TableLock,
 )
-from .priority import DEFAULT_PRIORITY as DEFAULT_PRIORITY, PRIORITIES as PRIORITIES, check_priority as check_priority
-from .recent import RecentJob as RecentJob, shown_status as shown_status
 from .rescuer import Orphans as Orphans
 from .worker import JobWorker as JobWorker

@@ -15,17 +15,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_snowpack.backoff import backoff
+from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job, JobStatus
 from airflow_snowpack.store import Store, row_mapper
 from airflow_snowpack.store.tables.jobs import action_records
-
-if TYPE_CHECKING:
-    from airflow_snowpack.iceberg.names import TableName
 
 LEAST_RATIO, MOST_RATIO = 0.05, 20.0
 """The range of a single outcome / estimate; limits outliers, such as a run on a suspended machine."""

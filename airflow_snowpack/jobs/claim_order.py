@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
+from airflow_snowpack.jobs.errors import InvalidPriority
+from airflow_snowpack.jobs.model import PRIORITIES
 from airflow_snowpack.store.dialect import UtcDateTime
 from airflow_snowpack.store.leases import EVER
 from airflow_snowpack.store.tables.jobs import job_queue
@@ -61,6 +63,14 @@ START = QueuePosition(-(2**31), FRONT, EVER)
 _turn = sa.bindparam("b_turn", type_=sa.BigInteger)
 _here = sa.tuple_(sa.bindparam("b_rank", type_=sa.Integer), _turn, sa.bindparam("b_enqueued_at", type_=UtcDateTime))
 FROM_HERE = sa.tuple_(*ORDER) >= _here
+
+
+def check_priority(priority: int) -> int:
+    """:raises InvalidPriority: it is not one of :data:`PRIORITIES`."""
+    # True and 1.0 equal 1, and the database would store either.
+    if isinstance(priority, bool) or not isinstance(priority, int) or priority not in PRIORITIES:
+        raise InvalidPriority(priority)
+    return priority
 
 
 def turn_of(moment: datetime) -> int:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.humanize import timestamp
-from airflow_snowpack.jobs.model import DrainState, JobStatus, TableLock
+from airflow_snowpack.jobs.model import PRIORITIES, DrainState, JobStatus, TableLock
 
 ENDED = {JobStatus.COMPLETED: "completed", JobStatus.FAILED: "failed", JobStatus.CANCELLED: "been cancelled"}
 
@@ -52,8 +52,9 @@ class DrainModeOn(JobError, kind=Kind.UNAVAILABLE):
 class InvalidPriority(JobError, kind=Kind.INVALID):
     """A priority that a job cannot have."""
 
-    def __init__(self, priority: int, lowest: int, highest: int) -> None:
-        super().__init__(f"Priority {priority} is not valid. It must be between {lowest} and {highest}; the highest runs first.")
+    def __init__(self, priority: int) -> None:
+        allowed = f"between {PRIORITIES[0]} and {PRIORITIES[-1]}"
+        super().__init__(f"Priority {priority} is not valid. It must be {allowed}; the highest runs first.")
 
 
 class JobNotFound(JobError, kind=Kind.NOT_FOUND):

@@ -18,8 +18,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.errors import InvalidKey, KeyUsedBefore
-from airflow_snowpack.jobs.model import Job
-from airflow_snowpack.jobs.priority import DEFAULT_PRIORITY
+from airflow_snowpack.jobs.model import DEFAULT_PRIORITY, Job
 from airflow_snowpack.store import Actor, upsert
 from airflow_snowpack.store.retention import RetainedRows
 from airflow_snowpack.store.tables.jobs import idempotency_keys, jobs

@@ -27,7 +27,7 @@ import sqlalchemy as sa
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.action_history import ActionHistory, read_histories, records_of, skipped_by_plan
-from airflow_snowpack.jobs.claim_order import ORDER, ClaimCursor, QueuePosition, close_gaps, is_in_turn, turn_of
+from airflow_snowpack.jobs.claim_order import ORDER, ClaimCursor, QueuePosition, check_priority, close_gaps, is_in_turn, turn_of
 from airflow_snowpack.jobs.drain import read_drain, write_drain
 from airflow_snowpack.jobs.errors import (
     DrainModeOn,
@@ -48,14 +48,17 @@ from airflow_snowpack.jobs.listing import (
     JobCounts,
     JobFilter,
     JobPage,
+    RecentJob,
     count,
     count_by_status,
     read_latest,
     read_page,
+    read_recent,
 )
 from airflow_snowpack.jobs.locks import TableLocks
 from airflow_snowpack.jobs.model import (
     CANCELLED,
+    DEFAULT_PRIORITY,
     ActionResult,
     Claim,
     DrainState,
@@ -69,8 +72,6 @@ from airflow_snowpack.jobs.model import (
     SweepReport,
     TableLock,
 )
-from airflow_snowpack.jobs.priority import DEFAULT_PRIORITY, check_priority
-from airflow_snowpack.jobs.recent import RecentJob, read_recent
 from airflow_snowpack.jobs.rescuer import Orphans, end_orphans, rescue
 from airflow_snowpack.jobs.rows import catalog_detail, job_from, job_parameters, queue_of, results_to_json
 from airflow_snowpack.jobs.steps_sqlite import SqliteSteps, keep_records
@@ -153,8 +154,8 @@ class Jobs:
         :raises TableLocked: another job or holder has the table; nothing was written.
         :raises InvalidPriority: the priority is out of range.
         """
-        job = self._new_job(table, actions, options, actor.name if actor else submitted_by, owner, priority, plan)
-        job = replace(job, awaited=awaited, table_uuid=table_uuid)
+        about = {"submitted_by": actor.name if actor else submitted_by, "owner": owner, "awaited": awaited}
+        job = self._new_job(table, actions, options, priority, **about, plan=plan, table_uuid=table_uuid)
         values = self._submit_values(job)
         if actor is not None:
             change, detail = ("submit", {"actions": list(job.actions)}) if rerun_of is None else ("rerun", {"of": rerun_of})
@@ -192,8 +193,8 @@ class Jobs:
 
         :raises DrainModeOn, TableLocked: as :meth:`submit`.
         """
-        job = self._new_job(table, actions, options, submitted_by, owner, priority, plan)
-        job = replace(job, inline=True, table_uuid=table_uuid)
+        about = {"submitted_by": submitted_by, "owner": owner, "inline": True}
+        job = self._new_job(table, actions, options, priority, **about, plan=plan, table_uuid=table_uuid)
         submit = self._submit_values(job)
         claim = self._claim_values(worker_id, job.submitted_at, key=job.job_id)
 
@@ -223,7 +224,7 @@ class Jobs:
 
         :raises DrainModeOn: submissions are refused; nothing was written.
         """
-        job = self._new_job(table, actions, options, actor.name if actor else submitted_by, None, priority, plan)
+        job = self._new_job(table, actions, options, priority, submitted_by=actor.name if actor else submitted_by, plan=plan)
         at = job.submitted_at
         done = replace(job, dry_run=True, status=JobStatus.COMPLETED, started_at=at, completed_at=at, results=tuple(results))
 
@@ -775,15 +776,9 @@ class Jobs:
         self.close()
 
     def _new_job(
-        self,
-        table: TableName,
-        actions: Sequence[str],
-        options: Mapping[str, Any] | None,
-        submitted_by: str | None,
-        owner: str | None,
-        priority: int,
-        plan: Mapping[str, Any] | None,
+        self, table: TableName, actions: Sequence[str], options: Mapping[str, Any] | None, priority: int, **fields: Any
     ) -> Job:
+        """Return a pending job; ``fields`` are its other fields."""
         return Job(
             job_id=self._make_id(),
             table=table,
@@ -792,10 +787,8 @@ class Jobs:
             dry_run=False,
             status=JobStatus.PENDING,
             submitted_at=self.store.clock(),
-            submitted_by=submitted_by,
-            owner=owner,
             priority=check_priority(priority),
-            plan=plan,
+            **fields,
         )
 
     def _submit_values(self, job: Job) -> dict[str, Any]:

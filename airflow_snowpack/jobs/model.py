@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
 
 
+PRIORITIES = range(-1000, 1001)
+"""The priorities of a job: waiting jobs with the highest one run first. Schedules have the same range."""
+DEFAULT_PRIORITY = 0
+
+
 class JobStatus(StrEnum):
     """The state of a job. ``COMPLETED``, ``FAILED`` and ``CANCELLED`` are final."""
 
@@ -112,7 +117,7 @@ class ActionResult:
 class Job:
     """One request for maintenance of one table, as stored.
 
-    :param priority: higher priorities are claimed first; see :mod:`airflow_snowpack.jobs.priority`.
+    :param priority: higher priorities are claimed first; one of :data:`PRIORITIES`.
     :param owner: may take the job over at once, such as an Airflow task instance across its tries.
     :param inline: the job belongs to the process that submitted it and never goes to another worker.
     :param awaited: the owner is a task that waits for the job; the sweep cancels the job once Airflow has ended the task.

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import number, plural, size
 from airflow_snowpack.jobs.action_history import ActionFigures
+from airflow_snowpack.jobs.listing import is_withdrawn
 from airflow_snowpack.jobs.model import JobStatus
-from airflow_snowpack.jobs.recent import is_withdrawn
 from airflow_snowpack.maintenance.fleet.report import ReportGroup, cause_of
 
 if TYPE_CHECKING:

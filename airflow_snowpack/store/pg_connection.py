@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Generator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 
-from airflow_snowpack.store.deadlines import deadline
+from airflow_snowpack.store.deadlines import Deadlines, deadline
 from airflow_snowpack.store.errors import PoolerRefusesTransactions
 
 
@@ -43,10 +43,6 @@ class DeadlineConnection(psycopg.Connection[Any]):
                 wanted = gen.send(ready)
         except StopIteration as done:
             return done.value
-
-
-if TYPE_CHECKING:
-    from airflow_snowpack.store.deadlines import Deadlines
 
 
 def connect(_dialect: Any, _record: Any, arguments: Any, parameters: Any) -> Any:

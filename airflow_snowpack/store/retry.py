@@ -46,11 +46,9 @@ def is_transient(error: BaseException) -> bool:
         return False
     if error.connection_invalidated:
         return True
-    cause = error.orig
-    if isinstance(cause, sqlite3.Error):
-        code = getattr(cause, "sqlite_errorcode", None)
-        return code is not None and code & 0xFF in SQLITE_TRANSIENT
-    state = getattr(cause, "sqlstate", None)
+    code, state = _codes(error)
+    if isinstance(error.orig, sqlite3.Error):
+        return code in SQLITE_TRANSIENT
     if state is None:
         return isinstance(error, OperationalError)  # psycopg sets no SQLSTATE when it could not connect
     return state in TRANSIENT_SQLSTATES or state.startswith(CONNECTION_CLASS)
@@ -58,26 +56,28 @@ def is_transient(error: BaseException) -> bool:
 
 def is_unusable(error: DBAPIError) -> bool:
     """Return whether the embedded file itself is unusable, which retries within seconds do not fix."""
-    code = getattr(error.orig, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in SQLITE_UNUSABLE
+    return _codes(error)[0] in SQLITE_UNUSABLE
 
 
 def is_disk_full(error: DBAPIError) -> bool:
-    code = getattr(error.orig, "sqlite_errorcode", None)
-    is_full = code is not None and code & 0xFF == sqlite3.SQLITE_FULL
-    return is_full or getattr(error.orig, "sqlstate", None) == DISK_FULL
+    return _codes(error) in ((sqlite3.SQLITE_FULL, None), (None, DISK_FULL))
 
 
 def is_too_slow(error: DBAPIError) -> bool:
     """Return whether the database ended the statement because it took too long."""
-    interrupted = getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
-    return interrupted or getattr(error.orig, "sqlstate", None) == STATEMENT_CANCELLED
+    return _codes(error) in ((sqlite3.SQLITE_INTERRUPT, None), (None, STATEMENT_CANCELLED))
 
 
 def is_away(error: DBAPIError) -> bool:
     """Return whether a transient error means that the database does not answer, rather than that it is busy."""
-    in_the_way = isinstance(error.orig, sqlite3.Error) or getattr(error.orig, "sqlstate", None) in CONTENTION
+    in_the_way = isinstance(error.orig, sqlite3.Error) or _codes(error)[1] in CONTENTION
     return is_transient(error) and not in_the_way
+
+
+def _codes(error: DBAPIError) -> tuple[int | None, str | None]:
+    """Return SQLite's primary result code and Postgres's SQLSTATE, each ``None`` if the driver set none."""
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF, getattr(error.orig, "sqlstate", None)
 
 
 def retrying(sleep: Callable[[float], None] = time.sleep, until: float = math.inf) -> tenacity.Retrying:

@@ -19,16 +19,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.store.dialect import row_mapper, storable, upsert
 from airflow_snowpack.store.schema import signs_of_life
-
-if TYPE_CHECKING:
-    from airflow_snowpack.store.store import Store
+from airflow_snowpack.store.store import Store
 
 log = logging.getLogger(__name__)
 
