@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -32,6 +33,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_snowpack.arrow.casting import cast_batch
+from airflow_snowpack.backoff import backoff
 from airflow_snowpack.builds.errors import BuildError, InvalidBuild, InvalidRowKey, ShardFailed, TooManyKeys, raised_elsewhere
 from airflow_snowpack.builds.model import ShardAttemptResult, ShardingKind
 from airflow_snowpack.builds.sharding import Placing, plain_keys
@@ -43,7 +45,7 @@ log = logging.getLogger(__name__)
 CHUNK_BYTES = 100 * 1024 * 1024
 ROWS, BEGINS = "chunk-*.arrow", ".npy"
 STOP_CHECK_S = 0.1
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 4.0
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=1), timedelta(seconds=4)
 # Not "-m", which would load this module again under another name; "-P", because the current folder may hold any file.
 COMMAND = (sys.executable, "-P", "-c", "from airflow_snowpack.builds.write.shard_pool import serve; serve()")
 
@@ -213,7 +215,7 @@ class ShardPool:
                 log.warning("Try %s of %s at shard %s failed: %s", attempt + 1, self._tries, shard_id, error)
                 process, last = None, error
                 if attempt + 1 < self._tries:
-                    self._pause(min(FIRST_PAUSE_S * 2**attempt, LONGEST_PAUSE_S))
+                    self._pause(backoff(FIRST_PAUSE, attempt, LONGEST_PAUSE).total_seconds())
                 if self._stopped.is_set():
                     return None
             else:
