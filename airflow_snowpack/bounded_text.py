@@ -11,10 +11,7 @@ and merge keys remain usable for sharing values.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from typing import NoReturn
+from typing import Any, NoReturn
 
 MAX_BYTES = 1024 * 1024
 MAX_VALUES = 100_000

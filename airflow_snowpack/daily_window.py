@@ -12,14 +12,11 @@ window that is skipped as a whole opens when the clocks have changed, for as lon
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ONE_DAY = timedelta(days=1)
 FEW_DAYS = 4

@@ -7,12 +7,8 @@ not; 3 reports the job, not the command.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
-from airflow_snowpack.errors import Kind
-
-if TYPE_CHECKING:
-    from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError
 
 
 class ExitCode(IntEnum):

@@ -14,12 +14,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from logging import Logger
 
 from airflow_snowpack.errors import SnowpackError
-
-if TYPE_CHECKING:
-    from logging import Logger
 
 LOG_INTERVAL = timedelta(seconds=30)
 

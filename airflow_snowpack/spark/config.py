@@ -16,16 +16,12 @@ gains less than the noise of a start (5.2 s against 5.5 s), so nothing is done a
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from airflow_snowpack.spark.errors import SparkUnavailable, SubstitutionRequested
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
 
 CATALOG_PREFIX = "spark.sql.catalog."
 SUBSTITUTION = "spark.sql.variable.substitute"
