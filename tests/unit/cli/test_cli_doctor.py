@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from command_line import Run
 
+from airflow_snowpack.api.roles import DagState
 from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs
@@ -156,3 +157,13 @@ def test_a_process_with_another_catalog_and_jobs_for_it_are_warnings(snowpack: R
     assert found["same catalog"]["verdict"] == "warning"
     assert "api web:7 reaches bbbbbbbbbbbb as its catalog" in found["same catalog"]["message"]
     assert found["queue moves"]["message"] == "Jobs wait for workers of other catalogs: 1 for catalog bbbbbbbbbbbb."
+
+
+@pytest.mark.usefixtures("flights")
+def test_missing_dags_are_a_warning_with_the_line_that_adds_them(snowpack: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_snowpack.cli.commands.doctor.dag_states", lambda ids: dict.fromkeys(ids, DagState.MISSING))
+    code, found = findings(snowpack)
+
+    assert (code, found["other dags"]["verdict"]) == (0, "warning")
+    assert found["other dags"]["message"] == "Airflow has no DAG snowpack_prune."
+    assert found["other dags"]["to_do"].startswith("Add `from airflow_snowpack.dags import prune` to a DAG file")
