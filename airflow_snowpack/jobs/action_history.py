@@ -180,11 +180,8 @@ def records_of_lost(job: Job) -> list[dict[str, Any]]:
     """
     ended = {result.action for result in job.results}
     left = (action for action in job.actions if action not in ended and skipped_by_plan(job, action) is None)
-    return [record for action in islice(left, 1) for record in records_of(job, JobStatus.FAILED, [_lost(action)])]
-
-
-def _lost(action: str) -> ActionResult:
-    return ActionResult(action, ActionOutcome.FAILED, "The worker was lost", 0.0)
+    lost = [ActionResult(action, ActionOutcome.FAILED, "The worker was lost", 0.0) for action in islice(left, 1)]
+    return records_of(job, JobStatus.FAILED, lost)
 
 
 def _ratios(result: ActionResult, estimate: Mapping[str, float]) -> dict[str, float]:
