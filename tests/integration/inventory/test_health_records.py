@@ -113,10 +113,7 @@ def test_stored_health_is_used_for_the_same_metadata_and_bounds(records: HealthR
     health = made_health()
     records.put(TABLE, health)
 
-    record = records.current(TABLE, health.metadata_location, HealthBounds())
-
-    assert record is not None
-    assert record.health == health
+    assert records.current(TABLE, health.metadata_location, HealthBounds()).health == health
     assert records.current(TABLE, "file:///lake/db/flights/metadata/00002.metadata.json", HealthBounds()) is None
     assert records.current(TABLE, health.metadata_location, HealthBounds(delete_file_threshold=3)) is None
     assert records.current(replace(TABLE, table="other"), health.metadata_location, HealthBounds()) is None
@@ -274,7 +271,6 @@ def test_a_table_that_is_shown_is_read_as_its_policy_plans_it_and_not_once_more(
 
 def test_a_missing_manifest_is_stored_as_the_reason(records: HealthRecords, table: Table) -> None:
     snapshot = table.current_snapshot()
-    assert snapshot is not None
     manifest = snapshot.manifests(table.io)[0].manifest_path
     Path(manifest.removeprefix("file://")).unlink()
 
@@ -311,7 +307,6 @@ def test_of_many_who_store_health_at_once_the_newest_stays(records: HealthRecord
         list(pool.map(lambda health: records.put(TABLE, health), readings))
 
     stored = records.get([TABLE])[TABLE].health
-    assert stored is not None
     assert stored.data_files == 23
     last = sa.select(table_health_history.c.data_files).where(table_health_history.c.last_of_day)
     assert [row.data_files for row in store.all(last)] == [23]

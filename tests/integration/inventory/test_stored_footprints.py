@@ -89,6 +89,11 @@ def append(catalog: Catalog, name: str, *ids: int) -> None:
     catalog.load_table(("db", name)).append(pa.table({"id": pa.array(ids, pa.int64())}))
 
 
+def set_properties(catalog: Catalog, name: str, **properties: str) -> None:
+    with catalog.load_table(("db", name)).transaction() as change:
+        change.set_properties(properties)
+
+
 def location_of(catalog: Catalog, name: str = "flights") -> str:
     return catalog.load_table(("db", name)).location()
 
@@ -105,8 +110,7 @@ def test_a_table_whose_metadata_has_not_changed_is_loaded_once(
     assert conflicts() == ()
     assert loads == ["flights"], "the table itself, however many others there are"
 
-    with catalog.load_table(("db", "planes")).transaction() as change:
-        change.set_properties(comment="a commit")
+    set_properties(catalog, "planes", comment="a commit")
     conflicts()
     assert loads == ["flights", "planes"]
 
@@ -123,33 +127,37 @@ def test_a_check_for_another_table_loads_what_no_check_has_loaded(
     assert loads == ["planes", "flights"]
 
 
-def test_a_table_that_was_created_a_moment_ago_conflicts(conflicts: Conflicts, catalog: Catalog) -> None:
-    conflicts()
+def create_inside(catalog: Catalog) -> None:
     create(catalog, "guest", location=f"{location_of(catalog)}/guest")
 
-    (conflict,) = conflicts()
 
-    assert (conflict.table, conflict.relation) == ("db.guest", Relation.INSIDE)
-
-
-def test_a_table_that_was_moved_a_moment_ago_conflicts(conflicts: Conflicts, catalog: Catalog) -> None:
-    conflicts()
-    with catalog.load_table(("db", "planes")).transaction() as change:
-        change.set_properties({"write.data.path": f"{location_of(catalog)}/planes"})
-
-    (conflict,) = conflicts()
-
-    assert (conflict.table, conflict.relation) == ("db.planes", Relation.INSIDE)
+def move_inside(catalog: Catalog) -> None:
+    set_properties(catalog, "planes", **{"write.data.path": f"{location_of(catalog)}/planes"})
 
 
-def test_a_table_that_was_replaced_under_its_name_a_moment_ago_conflicts(conflicts: Conflicts, catalog: Catalog) -> None:
-    conflicts()
+def replace_around(catalog: Catalog) -> None:
     catalog.drop_table(("db", "planes"))
     create(catalog, "planes", location=f"{location_of(catalog)}/..")
 
-    (conflict,) = conflicts()
 
-    assert (conflict.table, conflict.relation) == ("db.planes", Relation.AROUND)
+@pytest.mark.parametrize(
+    ("change", "table", "relation"),
+    [
+        (create_inside, "db.guest", Relation.INSIDE),
+        (move_inside, "db.planes", Relation.INSIDE),
+        (replace_around, "db.planes", Relation.AROUND),
+    ],
+)
+def test_a_table_that_was_created_moved_or_replaced_a_moment_ago_conflicts_and_again_from_the_store(
+    conflicts: Conflicts, catalog: Catalog, loads: list[str], change: Callable[[Catalog], None], table: str, relation: Relation
+) -> None:
+    conflicts()
+    change(catalog)
+
+    (conflict,) = conflicts()
+    assert (conflict.table, conflict.relation) == (table, relation)
+    assert conflicts() == (conflict,)
+    assert loads == ["flights"]
 
 
 def test_a_table_that_was_renamed_a_moment_ago_conflicts(conflicts: Conflicts, catalog: Catalog) -> None:
@@ -167,7 +175,6 @@ def test_a_table_that_is_gone_conflicts_no_more_and_is_forgotten(conflicts: Conf
 
     assert conflicts() == ()
     memory = stored_footprints(store, flights())
-    assert memory is not None
     assert [key.identifier[-1] for key in sorted(memory.read("").own)] == ["airports", "carriers", "planes"]
 
 
@@ -179,13 +186,6 @@ def test_a_table_that_moves_away_is_compared_where_its_files_were_chosen(conflic
 
     assert conflicts() == ()
     assert [conflict.table for conflict in conflicts(location=chosen)] == ["db.guest"]
-
-
-def test_a_conflict_is_found_from_the_store_as_well(conflicts: Conflicts, catalog: Catalog, loads: list[str]) -> None:
-    create(catalog, "guest", location=f"{location_of(catalog)}/guest")
-
-    assert conflicts() == conflicts()
-    assert loads == ["flights"]
 
 
 def test_manifests_are_read_once_and_after_a_commit_only_the_new_ones(conflicts: Conflicts, catalog: Catalog) -> None:
@@ -241,8 +241,7 @@ def test_a_later_footprint_continues_an_earlier_one_of_the_same_table_alone(cata
     table = catalog.load_table(("db", "planes"))
     append(catalog, "planes", 1)
     before = read_footprint(catalog.load_table(("db", "planes")))
-    with catalog.load_table(("db", "planes")).transaction() as change:
-        change.set_properties({"write.data.path": f"{table.location()}_data"})
+    set_properties(catalog, "planes", **{"write.data.path": f"{table.location()}_data"})
     append(catalog, "planes", 2)
     catalog.drop_table(("db", "carriers"))
     create(catalog, "carriers")
@@ -264,8 +263,7 @@ def test_the_footprint_of_a_table_that_was_registered_with_earlier_metadata_is_r
     before = read_footprint(catalog.load_table(("db", "planes")))
     catalog.drop_table(("db", "planes"))
     catalog.register_table(("db", "planes"), earlier)
-    with catalog.load_table(("db", "planes")).transaction() as change:
-        change.set_properties({"write.data.path": f"{table.location()}_elsewhere"})
+    set_properties(catalog, "planes", **{"write.data.path": f"{table.location()}_elsewhere"})
     append(catalog, "planes", 3)
     with catalog.load_table(("db", "planes")).transaction() as change:
         change.remove_properties("write.data.path")

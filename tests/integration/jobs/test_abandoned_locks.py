@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
+from clocks import MovedClock
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, TableLocked, TableLocks
-
-if TYPE_CHECKING:
-    from clocks import MovedClock
 
 HOUR = timedelta(hours=1)
 
@@ -22,21 +19,11 @@ def test_an_expired_lock_is_free_although_another_tables_job_is_queued(
     jobs.submit(other_table, ["expire_snapshots"])
     locks.acquire(table, "etl", ttl=HOUR)
     clock.move(hours=1)
-
-    job = jobs.submit(table, ["expire_snapshots"])
-    lock = locks.get(table)
-    assert lock is not None
-    assert lock.holder == job.job_id
-
-
-def test_another_holder_takes_an_expired_lock_although_another_tables_job_is_queued(
-    jobs: Jobs, locks: TableLocks, table: TableName, other_table: TableName, clock: MovedClock
-) -> None:
-    jobs.submit(other_table, ["expire_snapshots"])
-    locks.acquire(table, "etl", ttl=HOUR)
+    assert locks.acquire(table, "reload", ttl=HOUR).holder == "reload"
     clock.move(hours=1)
 
-    assert locks.acquire(table, "reload", ttl=HOUR).holder == "reload"
+    job = jobs.submit(table, ["expire_snapshots"])
+    assert locks.get(table).holder == job.job_id
 
 
 def test_the_table_of_a_cancelled_job_whose_worker_never_left_is_free_after_the_lease_without_any_sweep(
@@ -59,8 +46,11 @@ def test_an_expired_lock_of_a_queued_job_is_nobody_elses(
     job = jobs.submit(table, ["expire_snapshots"])
     clock.move(days=2)
 
+    assert jobs.sweep().unlocked == ()
     with pytest.raises(TableLocked, match=job.job_id):
         locks.acquire(table, "etl", ttl=HOUR)
+    with pytest.raises(TableLocked, match=rf"{job.job_id}.*the job still waits for a worker\. Start a worker"):
+        jobs.submit(table, ["expire_snapshots"])
     jobs.cancel(job.job_id)
     assert locks.acquire(table, "etl", ttl=HOUR).holder == "etl"
 

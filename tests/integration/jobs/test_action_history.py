@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from clocks import MovedClock
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionHistory, ActionOutcome, ActionRecord, ActionResult, Attempt, Job, Jobs, JobStatus
 from airflow_snowpack.store.tables.jobs import action_records
-
-if TYPE_CHECKING:
-    from clocks import MovedClock
 
 DATA, SNAPSHOTS = "rewrite_data_files", "expire_snapshots"
 ESTIMATE = {"gb_hours": 0.1, "seconds": 60.0, "files_removed": 100}

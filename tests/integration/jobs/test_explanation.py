@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
+from clocks import MovedClock
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import (
@@ -20,9 +20,6 @@ from airflow_snowpack.jobs import (
     explain_tables,
 )
 from airflow_snowpack.jobs.withdrawal import withdraw
-
-if TYPE_CHECKING:
-    from clocks import MovedClock
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 DONE = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted 87 files into 12", 1.5, metrics={"files": 87})

@@ -6,9 +6,10 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from clocks import MovedClock
 from postgres_server import PostgresServer, new_database
 from scripted_engine import PATIENCE_S, eventually
 from sqlalchemy.exc import OperationalError
@@ -18,9 +19,6 @@ from airflow_snowpack.jobs import Claim, Jobs, LifecyclePolicy, TableLocks
 from airflow_snowpack.jobs.attempt import keep_claim
 from airflow_snowpack.store import Store, StoreUnreachable, upgrade_schema
 from airflow_snowpack.store.opening import open_engine
-
-if TYPE_CHECKING:
-    from clocks import MovedClock
 
 MOMENT = timedelta(milliseconds=20)
 QUICK = LifecyclePolicy(heartbeat=MOMENT, fence_check=MOMENT)
@@ -52,23 +50,16 @@ def claim(store: Store, table: TableName) -> Claim:
 UNREACHABLE = StoreUnreachable("test", ConnectionError("the database is away"))
 
 
-def test_a_beat_moves_the_end_of_lease_and_lock(away: AwayStore, claim: Claim, locks: TableLocks, clock: MovedClock) -> None:
-    clock.move(minutes=20)
-    with keep_claim(Jobs(away, QUICK), claim, on_lost=lambda: None):
-        eventually(lambda: locks.list()[0].expires_at == clock.now + QUICK.lease)
-    clock.move(minutes=29)
-
-    assert Jobs(away, QUICK).sweep().requeued == ()
-
-
-@pytest.mark.one_database
-def test_a_lease_that_was_shortened_below_the_heartbeat_is_still_renewed(
-    away: AwayStore, claim: Claim, locks: TableLocks, clock: MovedClock
+@pytest.mark.parametrize("policy", [QUICK, LifecyclePolicy(lease=timedelta(milliseconds=90))], ids=["quick", "short lease"])
+def test_a_beat_moves_the_end_of_lease_and_lock_also_of_a_lease_below_the_heartbeat(
+    away: AwayStore, claim: Claim, locks: TableLocks, clock: MovedClock, policy: LifecyclePolicy
 ) -> None:
-    short = Jobs(away, LifecyclePolicy(lease=timedelta(milliseconds=90)))
     clock.move(minutes=20)
-    with keep_claim(short, claim, on_lost=lambda: None):
-        eventually(lambda: locks.list()[0].expires_at == clock.now + short.policy.lease)
+    with keep_claim(Jobs(away, policy), claim, on_lost=lambda: None):
+        eventually(lambda: locks.list()[0].expires_at == clock.now + policy.lease)
+    clock.now += policy.lease * 0.9
+
+    assert Jobs(away, policy).sweep().failed == ()
 
 
 def test_a_moved_fence_is_told_once(away: AwayStore, claim: Claim) -> None:

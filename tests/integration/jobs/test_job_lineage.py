@@ -52,10 +52,8 @@ def test_each_action_that_changed_the_table_is_an_operation_of_its_task(jobs: Jo
 def test_what_a_worker_changed_before_the_job_failed_is_known_as_well(jobs: Jobs, store: Store, table: TableName) -> None:
     jobs.submit(table, ["rewrite_manifests"], owner="nightly/manual__1/submit")
     claim = jobs.claim("pod-7")
-    assert claim is not None
-    job = Attempt(jobs, claim, ChangingEngine({"rewrite_manifests": TableChange(None, 12)})).run()
 
-    assert job.status is JobStatus.FAILED
+    assert Attempt(jobs, claim, ChangingEngine({"rewrite_manifests": TableChange(None, 12)})).run().status is JobStatus.FAILED
     (operation,) = OperationLog(store).of_table(str(table)).items
     assert operation.task == TaskRef("nightly", "manual__1", "submit")
     assert operation.detail["outcome"] == "failed"
@@ -67,7 +65,6 @@ def test_a_job_ends_as_it_would_when_the_lineage_cannot_be_written(
     with store.engine.begin() as conn:
         conn.exec_driver_sql("DROP TABLE operations")
     claim = jobs.submit_and_claim(table, ["expire_snapshots"], "try-1")
-    job = Attempt(jobs, claim, ChangingEngine({"expire_snapshots": TableChange(1, 1)})).run()
 
-    assert job.status is JobStatus.COMPLETED
+    assert Attempt(jobs, claim, ChangingEngine({"expire_snapshots": TableChange(1, 1)})).run().status is JobStatus.COMPLETED
     assert "operation_not_recorded: maintenance" in caplog.text

@@ -12,10 +12,11 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from clocks import MovedClock
 from counted_reads import counted_reads
 from scripted_engine import eventually
 
@@ -52,9 +53,6 @@ from airflow_snowpack.store import Actor, AuditTrail, Store
 from airflow_snowpack.store.schema import audit_trail
 from airflow_snowpack.store.tables.jobs import idempotency_keys, job_history, job_queue, jobs as jobs_table, table_locks
 
-if TYPE_CHECKING:
-    from clocks import MovedClock
-
 VERA = Actor("vera", via="api")
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 OUTCOMES = (ActionOutcome.SUCCEEDED, ActionOutcome.FAILED)
@@ -84,9 +82,7 @@ def test_a_submitted_job_is_pending_queued_and_holds_its_table_from_then_on(
     assert jobs.get(job.job_id) == job
     assert job.status is JobStatus.PENDING
     assert jobs.queue_depth() == 1
-    lock = locks.get(table)
-    assert lock is not None
-    assert lock.holder == job.job_id
+    assert locks.get(table).holder == job.job_id
 
     clock.move(minutes=1)
     since, until = "2026-11-21 22:00:00 UTC", "2026-11-21 22:30:00 UTC"
@@ -96,40 +92,31 @@ def test_a_submitted_job_is_pending_queued_and_holds_its_table_from_then_on(
     assert jobs.queue_depth() == 1
 
 
-def test_drain_mode_refuses_before_anything_is_written(jobs: Jobs, locks: TableLocks, table: TableName) -> None:
+def test_drain_mode_refuses_before_anything_is_written_and_before_a_locked_table_is_reported(
+    jobs: Jobs, locks: TableLocks, table: TableName, other_table: TableName
+) -> None:
+    before = jobs.submit(other_table, ACTIONS)
     jobs.set_drain(True, by="ops", reason="moving to Postgres 18")
 
     with pytest.raises(DrainModeOn, match=r"since 2026-11-21.* by ops \(moving to Postgres 18\)"):
         jobs.submit(table, ACTIONS)
     with pytest.raises(DrainModeOn):
         jobs.record_dry_run(table, ACTIONS, [])
-    assert jobs.list() == []
-    assert locks.list() == []
-
-
-def test_in_drain_mode_a_locked_table_is_reported_as_drained(jobs: Jobs, table: TableName) -> None:
-    jobs.submit(table, ACTIONS)
-    jobs.set_drain(True)
-
     with pytest.raises(DrainModeOn):
-        jobs.submit(table, ACTIONS)
+        jobs.submit(other_table, ACTIONS)
+    assert jobs.list() == [before]
+    assert [lock.holder for lock in locks.list()] == [before.job_id]
 
 
-def test_switching_drain_mode_on_twice_keeps_who_did_it_first(jobs: Jobs, clock: MovedClock) -> None:
-    first = jobs.set_drain(True, by="ops")
-    clock.move(hours=1)
-
-    assert jobs.set_drain(True, by="somebody else") == first
-    assert not jobs.set_drain(False, by="ops").on
-
-
-def test_a_dry_run_is_completed_at_once_without_queue_row_or_lock(jobs: Jobs, locks: TableLocks, table: TableName) -> None:
-    job = jobs.record_dry_run(table, ACTIONS, [DONE])
+def test_a_dry_run_is_completed_at_once_and_on_record_without_queue_row_or_lock(
+    jobs: Jobs, trail: AuditTrail, table: TableName, store: Store
+) -> None:
+    job = jobs.record_dry_run(table, ACTIONS, [DONE], actor=VERA)
 
     assert jobs.get(job.job_id) == job
     assert (job.status, job.dry_run, job.results) == (JobStatus.COMPLETED, True, (DONE,))
-    assert jobs.queue_depth() == 0
-    assert locks.get(table) is None
+    assert audited(trail, job.job_id) == [("vera", "api", "dry_run")]
+    assert rows(store, job_queue, table_locks) == [0, 0]
 
 
 def test_a_claim_starts_the_job_under_a_new_fence_with_the_lease_of_the_policy(
@@ -139,14 +126,11 @@ def test_a_claim_starts_the_job_under_a_new_fence_with_the_lease_of_the_policy(
     clock.move(hours=2)
     claim = jobs.claim("w1")
 
-    assert claim is not None
     stored = jobs.get(job.job_id)
     assert (stored.status, stored.attempt_id, stored.attempt) == (JobStatus.RUNNING, claim.attempt_id, 1)
     assert stored.started_at == clock.now
     assert claim.lease_until == clock.now + timedelta(seconds=1800)
-    lock = locks.get(table)
-    assert lock is not None
-    assert lock.expires_at == claim.lease_until
+    assert locks.get(table).expires_at == claim.lease_until
     assert jobs.queue_depth() == 0
 
 
@@ -161,12 +145,10 @@ def test_a_named_job_is_claimed_once_and_the_others_in_the_order_of_submission(
     assert [claim and claim.job.job_id for claim in claims] == [first.job_id, second.job_id, None]
 
     for each in claims[:2]:
-        assert each is not None
         jobs.finish(each, JobStatus.COMPLETED, [])
     jobs.submit(table, ACTIONS)
     wanted = jobs.submit(other_table, ACTIONS)
     claim = jobs.claim("w1", job_id=wanted.job_id)
-    assert claim is not None
     assert claim.job.job_id == wanted.job_id
     assert jobs.claim("w2", job_id=wanted.job_id) is None
 
@@ -188,7 +170,6 @@ def test_a_heartbeat_moves_the_end_of_lease_and_lock(jobs: Jobs, locks: TableLoc
 
     assert jobs.sweep().requeued == ()
     lock = locks.get(table)
-    assert lock is not None
     assert lock.expires_at == clock.now + timedelta(minutes=10)
 
 
@@ -210,12 +191,10 @@ def test_only_one_of_two_attempts_at_a_job_reaches_a_terminal_state(
 ) -> None:
     jobs.submit(table, ACTIONS)
     first = jobs.claim("w1")
-    assert first is not None
     clock.move(minutes=31)
     jobs.sweep()
     clock.move(minutes=2)
     second = jobs.claim("w2")
-    assert second is not None
 
     assert not jobs.holds(first)
     assert not jobs.renew(first)
@@ -227,15 +206,18 @@ def test_only_one_of_two_attempts_at_a_job_reaches_a_terminal_state(
     assert jobs.get(first.job.job_id).attempt_id == second.attempt_id
 
 
-def test_a_retry_takes_its_own_job_over_at_once(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+def test_a_retry_takes_its_own_job_over_at_once_and_shows_its_own_start_and_results(
+    jobs: Jobs, table: TableName, clock: MovedClock
+) -> None:
     first = jobs.submit_and_claim(table, ACTIONS, "try-1", owner="dag/run/task")
+    assert jobs.record_progress(first, [DONE])
     clock.move(seconds=4)
     owned = jobs.find_owned("dag/run/task")
-    assert owned is not None
     second = jobs.take_over(owned.job_id, "try-2", owner="dag/run/task", actions=["rewrite_manifests"])
 
     assert second.attempt == 2
-    assert second.job.actions == ("rewrite_manifests",)
+    assert second.job == jobs.get(owned.job_id)
+    assert (second.job.actions, second.job.started_at, second.job.results) == (("rewrite_manifests",), clock.now, ())
     assert not jobs.holds(first)
     assert not jobs.finish(first, JobStatus.COMPLETED, [])
     assert jobs.finish(second, JobStatus.COMPLETED, [])
@@ -251,7 +233,6 @@ def test_the_newest_job_of_a_task_is_found_also_when_it_has_ended(jobs: Jobs, ta
     jobs.submit(table, ["expire_snapshots"], owner="dag/run/other")
 
     found = jobs.last_owned("dag/run/task")
-    assert found is not None
     assert (found.job_id, found.status) == (last.job_id, JobStatus.CANCELLED)
 
 
@@ -284,11 +265,8 @@ def test_a_retry_takes_over_what_its_own_earlier_try_had_claimed_and_nothing_els
     jobs.submit(table, ACTIONS)
     jobs.submit(other_table, ACTIONS)
     mine, theirs = jobs.claim("dag/run/work try 1 on a:1"), jobs.claim("dag/run/work_2 try 1 on a:2")
-    assert mine is not None
-    assert theirs is not None
 
     again = jobs.reclaim("dag/run/work try ", "dag/run/work try 2 on b:3")
-    assert again is not None
     assert (again.job.job_id, again.attempt) == (mine.job.job_id, 2)
     assert not jobs.holds(mine)
     assert jobs.holds(theirs)
@@ -300,7 +278,6 @@ def test_a_retry_takes_over_what_its_own_earlier_try_had_claimed_and_nothing_els
 def test_a_job_that_waits_again_shows_nothing_of_its_lost_attempt(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
     job = jobs.submit(table, ACTIONS)
     lost = jobs.claim("w1")
-    assert lost is not None
     assert jobs.record_progress(lost, [DONE])
     assert jobs.get(job.job_id).results == (DONE,)
     clock.move(seconds=1800)
@@ -310,20 +287,7 @@ def test_a_job_that_waits_again_shows_nothing_of_its_lost_attempt(jobs: Jobs, ta
     assert (waiting.status, waiting.started_at, waiting.results) == (JobStatus.PENDING, None, ())
     clock.move(hours=1)
     claim = jobs.claim("w2")
-    assert claim is not None
     assert (claim.job.started_at, claim.job.results) == (clock.now, ())
-
-
-def test_a_job_that_is_taken_over_shows_the_start_and_the_results_of_the_new_attempt(
-    jobs: Jobs, table: TableName, clock: MovedClock
-) -> None:
-    lost = jobs.submit_and_claim(table, ACTIONS, "try 1", owner="me")
-    assert jobs.record_progress(lost, [DONE])
-    clock.move(minutes=5)
-    claim = jobs.take_over(lost.job.job_id, "try 2", owner="me")
-
-    taken = jobs.get(lost.job.job_id)
-    assert (taken.started_at, taken.results) == (clock.now, ()) == (claim.job.started_at, claim.job.results)
 
 
 def test_cancelling_a_pending_job_frees_its_table_at_once(jobs: Jobs, locks: TableLocks, table: TableName) -> None:
@@ -434,7 +398,6 @@ def test_a_job_whose_lease_ran_out_waits_longer_after_each_attempt_and_then_fail
     job = jobs.submit(table, ACTIONS)
     for attempt, wait in ((1, 60), (2, 120)):
         claim = jobs.claim(f"w{attempt}")
-        assert claim is not None
         clock.move(minutes=30)
         assert jobs.sweep().requeued == (job.job_id,)
         assert jobs.get(job.job_id).status is JobStatus.PENDING
@@ -476,7 +439,6 @@ def test_a_queued_job_that_its_task_takes_over_fails_when_that_task_dies(
     job = jobs.submit(table, ACTIONS, owner="dag/run/task")
     lost = jobs.claim("pod-1")
     claim = jobs.take_over(job.job_id, "dag/run/task try 2 on host:1", owner="dag/run/task")
-    assert lost is not None
     assert not jobs.holds(lost)
     assert (claim.job.inline, jobs.running_in_workers()) == (True, {})
     clock.move(minutes=30)
@@ -510,7 +472,6 @@ def test_the_next_run_gets_the_table_of_a_process_that_died_even_where_nothing_s
 def test_the_sweep_pauses_in_drain_mode(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
     jobs.submit(table, ACTIONS)
     claim = jobs.claim("w1")
-    assert claim is not None
     clock.move(hours=1)
     jobs.set_drain(True)
 
@@ -530,26 +491,6 @@ def test_queue_depth_counts_what_is_unclaimed_and_visible_and_nothing_else(
     assert jobs.queue_depth() == 1
     clock.move(hours=1)
     assert jobs.queue_depth() == 1, "an expired claim is still claimed until it is swept"
-
-
-def test_progress_is_seen_while_the_job_runs(jobs: Jobs, table: TableName) -> None:
-    claim = jobs.submit_and_claim(table, ACTIONS, "w1")
-
-    assert jobs.record_progress(claim, [DONE])
-    assert jobs.get(claim.job.job_id).results == (DONE,)
-
-
-def test_jobs_are_listed_newest_first_by_table_and_status(
-    jobs: Jobs, table: TableName, other_table: TableName, clock: MovedClock
-) -> None:
-    older = jobs.submit(table, ACTIONS)
-    clock.move(seconds=1)
-    newer = jobs.submit(other_table, ACTIONS)
-
-    assert [job.job_id for job in jobs.list()] == [newer.job_id, older.job_id]
-    assert [job.job_id for job in jobs.list(table=table)] == [older.job_id]
-    assert jobs.list(status=JobStatus.FAILED) == []
-    assert len(jobs.list(status=JobStatus.PENDING, limit=1)) == 1
 
 
 def test_the_history_tells_the_life_of_a_job(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
@@ -612,15 +553,6 @@ def test_lock_job_and_queue_row_are_written_together_or_not_at_all(jobs: Jobs, l
     assert jobs.list() == []
 
 
-def test_a_lock_is_released_by_its_holder_only(locks: TableLocks, table: TableName) -> None:
-    locks.acquire(table, "etl", ttl=HOUR)
-
-    assert not locks.release(table, "reload")
-    assert locks.release(table, "etl")
-    assert not locks.release(table, "etl")
-    assert locks.get(table) is None
-
-
 def test_a_lock_blocks_until_its_time_has_run_out_and_a_queued_job_s_lock_blocks_for_longer(
     jobs: Jobs, locks: TableLocks, table: TableName, other_table: TableName, clock: MovedClock
 ) -> None:
@@ -628,7 +560,6 @@ def test_a_lock_blocks_until_its_time_has_run_out_and_a_queued_job_s_lock_blocks
     job = jobs.submit(other_table, ["expire_snapshots"])
     clock.move(minutes=59)
     lock = locks.blocking(table)
-    assert lock is not None
     assert lock.holder == "etl"
     free = TableName(table.catalog, table.database, "free")
     with counted_reads() as reads:
@@ -639,7 +570,6 @@ def test_a_lock_blocks_until_its_time_has_run_out_and_a_queued_job_s_lock_blocks
 
     assert locks.blocking(table) is None
     lock = locks.blocking(other_table)
-    assert lock is not None
     assert lock.holder == job.job_id
 
 
@@ -694,13 +624,6 @@ def test_every_change_of_a_job_is_on_record_in_order(jobs: Jobs, trail: AuditTra
     assert (entry.change, entry.detail["of"]) == ("rerun", job_id)
 
 
-def test_a_dry_run_is_on_record_and_holds_nothing(jobs: Jobs, trail: AuditTrail, table: TableName, store: Store) -> None:
-    job = jobs.record_dry_run(table, ACTIONS, [DONE], actor=VERA)
-
-    assert audited(trail, job.job_id) == [("vera", "api", "dry_run")]
-    assert rows(store, job_queue, table_locks) == [0, 0]
-
-
 def test_a_sweep_is_on_record_when_it_changed_something(
     jobs: Jobs, trail: AuditTrail, table: TableName, clock: MovedClock
 ) -> None:
@@ -746,15 +669,17 @@ def test_a_second_drain_on_changes_the_reason_and_keeps_who_switched_it_on_and_w
 def test_a_lock_is_released_for_its_holder_only_and_on_record(
     jobs: Jobs, locks: TableLocks, trail: AuditTrail, table: TableName
 ) -> None:
-    locks.acquire(table, "etl", ttl=timedelta(hours=1))
+    locks.acquire(table, "etl", ttl=HOUR)
 
+    assert not locks.release(table, "reload")
     assert jobs.break_lock(table, "somebody else", actor=VERA) is None
     assert trail.of(str(table)) == []
-    released = jobs.break_lock(table, "etl", actor=VERA)
-    assert released is not None
-    assert released.holder == "etl"
+    assert jobs.break_lock(table, "etl", actor=VERA).holder == "etl"
     assert jobs.break_lock(table, "etl", actor=VERA) is None
     assert audited(trail, str(table)) == [("vera", "api", "release_lock")]
+    locks.acquire(table, "etl", ttl=HOUR)
+    assert [locks.release(table, "etl") for _ in range(2)] == [True, False]
+    assert locks.get(table) is None
 
 
 @pytest.mark.parametrize("deleted", [False, True], ids=["listed", "deleted"])
@@ -927,7 +852,6 @@ def make(jobs: Jobs, table: TableName, status: JobStatus, **said: Any) -> Job:
             jobs.cancel(job.job_id)
         case _:
             claim = jobs.claim("w", job_id=job.job_id)
-            assert claim is not None
             if status.is_terminal:
                 assert jobs.finish(claim, status, [], "boom" if status is JobStatus.FAILED else None)
     return jobs.get(job.job_id)
@@ -968,6 +892,7 @@ def test_filters_narrow_together(jobs: Jobs, table: TableName, other_table: Tabl
 
     assert found(table=table) == {old.job_id, plan.job_id}
     assert found(table=table, dry_run=False) == {old.job_id}
+    assert jobs.list(table, JobStatus.FAILED, limit=1) == [old]
     assert found(table=table, statuses=frozenset({JobStatus.FAILED, JobStatus.PENDING})) == {old.job_id}
     assert found(dag_id="dag_a") == {old.job_id}
     assert found(dag_id="dag_a_b") == {new.job_id}
@@ -1088,7 +1013,6 @@ def test_the_queue_tells_what_could_be_claimed_what_waits_and_what_runs(jobs: Jo
 
     jobs.submit(fresh(), ACTIONS)
     lost = jobs.claim("w1")
-    assert lost is not None
     clock.move(hours=1)
     jobs.sweep()  # back in the queue, behind a back-off
     waiting = jobs.submit(fresh(), ACTIONS)

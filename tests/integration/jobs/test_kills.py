@@ -114,23 +114,6 @@ def assert_all_is_well(jobs: Jobs) -> None:
     assert jobs.locks.list() == []
 
 
-def test_a_kill_around_a_statement_leaves_nothing_half_done_and_the_job_runs_again(
-    live: Callable[[str], str], survivor: Jobs, shifted: ShiftedClock
-) -> None:
-    for moment in count(1):
-        answer = live(f"statement {moment}")
-        assert_nothing_is_half_done(survivor)
-        recover(survivor, shifted)
-        assert_all_is_well(survivor)
-        if answer != "killed":
-            break
-    assert answer == "finished 0"
-    assert moment > LEAST_MOMENTS, "every step of the lifecycle was met"
-    failed = [job for job in survivor.list(limit=10_000) if job.status is JobStatus.FAILED]
-    assert all(job.inline for job in failed), "one kill costs no job that a worker can take again"
-    assert all("stopped sending heartbeats" in (job.error or "") for job in failed)
-
-
 def assert_every_change_is_on_record(jobs: Jobs) -> None:
     """Each job that an actor requested has its entry, each entry its job, each key both, and so has each requested end."""
     entries = {(entry.subject, entry.change) for entry in AuditTrail(jobs.store).latest(100_000)}
@@ -146,23 +129,39 @@ def assert_every_change_is_on_record(jobs: Jobs) -> None:
     assert {job.job_id for job in every if job.deleted_at is not None} == {key for key, change in entries if change == "delete"}
 
 
-def test_a_kill_around_a_statement_of_a_request_leaves_no_change_without_its_entry(
-    live: Callable[[str], str], survivor: Jobs, shifted: ShiftedClock
-) -> None:
+def kill_at_every_moment(kind: str, live: Callable[[str], str], survivor: Jobs, shifted: ShiftedClock) -> Iterator[None]:
+    """Kill a process around each of its statements in turn; the job runs again after each kill."""
     for moment in count(1):
-        answer = live(f"request {moment}")
+        answer = live(f"{kind} {moment}")
         assert_nothing_is_half_done(survivor)
-        assert_every_change_is_on_record(survivor)
-        changes = [entry.change for entry in AuditTrail(survivor.store).of("drain")]
-        assert len(changes) % 2 == survivor.drain().on
-        if survivor.drain().on:
-            survivor.set_drain(False, actor=Actor("survivor", via="cli"))
+        yield
         recover(survivor, shifted)
         assert_all_is_well(survivor)
         if answer != "killed":
             break
     assert answer == "finished 0"
-    assert moment > LEAST_MOMENTS, "every request was met"
+    assert moment > LEAST_MOMENTS, "every step was met"
+
+
+def test_a_kill_around_a_statement_leaves_nothing_half_done_and_the_job_runs_again(
+    live: Callable[[str], str], survivor: Jobs, shifted: ShiftedClock
+) -> None:
+    for _ in kill_at_every_moment("statement", live, survivor, shifted):
+        pass
+    failed = [job for job in survivor.list(limit=10_000) if job.status is JobStatus.FAILED]
+    assert all(job.inline for job in failed), "one kill costs no job that a worker can take again"
+    assert all("stopped sending heartbeats" in (job.error or "") for job in failed)
+
+
+def test_a_kill_around_a_statement_of_a_request_leaves_no_change_without_its_entry(
+    live: Callable[[str], str], survivor: Jobs, shifted: ShiftedClock
+) -> None:
+    for _ in kill_at_every_moment("request", live, survivor, shifted):
+        assert_every_change_is_on_record(survivor)
+        changes = [entry.change for entry in AuditTrail(survivor.store).of("drain")]
+        assert len(changes) % 2 == survivor.drain().on
+        if survivor.drain().on:
+            survivor.set_drain(False, actor=Actor("survivor", via="cli"))
 
 
 def test_a_job_without_attempts_left_fails_with_its_reason_wherever_its_worker_was_killed(

@@ -6,9 +6,9 @@ import base64
 import json
 from datetime import UTC, datetime
 from itertools import count
-from typing import TYPE_CHECKING
 
 import pytest
+from clocks import MovedClock
 from effort import rounds
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -16,9 +16,6 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Job, JobFilter, Jobs, JobStatus
 from airflow_snowpack.jobs.listing import NEWEST_FIRST
 from airflow_snowpack.store import InvalidCursor
-
-if TYPE_CHECKING:
-    from clocks import MovedClock
 
 ACTIONS = ["expire_snapshots"]
 STATUSES = list(JobStatus)

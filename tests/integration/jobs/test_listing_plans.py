@@ -15,8 +15,6 @@ import pytest
 import sqlalchemy as sa
 from postgres_server import new_database
 from query_plans import plan, scans, sent_by
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.ext.compiler import compiles
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Job, JobCounts, JobFilter, Jobs, JobStatus, listing
@@ -129,17 +127,17 @@ def test_statuses_that_are_kept_apart_are_one_walk_each(filled: Store) -> None:
 def test_a_page_of_a_rare_status_reads_no_other_job(filled: Store) -> None:
     if filled.is_postgres:
         query = page_query(JobFilter(statuses=frozenset({JobStatus.FAILED})), None, 51)
-        plan = "\n".join(filled.single(lambda conn: conn.execute(Explained("EXPLAIN ANALYZE ", query)).scalars().all()))
-        assert f"rows={RARE}" in plan
-        assert "Rows Removed by Filter" not in plan, plan
+        found = "\n".join(analyze(filled, query))
+        assert f"rows={RARE}" in found
+        assert "Rows Removed by Filter" not in found, found
 
 
 def test_a_page_is_one_statement_and_one_more_where_an_index_does_not_answer_its_filter(filled: Store, jobs: Jobs) -> None:
     for name, (which, _) in FILTERS.items():
         expected = 2 if "several statuses" in name else 1
-        assert len(statements_of(filled, lambda which=which: jobs.page(which, limit=5))) == expected, name
+        assert len(sent_by(filled, lambda which=which: jobs.page(which, limit=5))) == expected, name
     for which in UNANSWERED:
-        assert len(statements_of(filled, lambda which=which: jobs.page(which, limit=5))) == 2
+        assert len(sent_by(filled, lambda which=which: jobs.page(which, limit=5))) == 2
 
 
 UNANSWERED = (
@@ -164,10 +162,9 @@ def test_a_page_that_finds_nothing_reads_no_more_jobs_than_its_bound(
         assert last is not None
         assert page.searched_to == last[0]
         query = page_query(which, None, 6, last)
-        sent = sent_by(filled, lambda query=query: filled.read(lambda conn: conn.execute(query).all()))
-        assert scans(filled, sent, ["jobs"]) == []
+        assert scans(filled, [sent_for(filled, query)], ["jobs"]) == []
         if filled.is_postgres and (which.table is None or which.dag_id is None):  # of two indexes it takes the cheaper one
-            found = filled.single(lambda conn, query=query: conn.execute(Explained("EXPLAIN ANALYZE ", query)).scalars().all())
+            found = analyze(filled, query)
             removed = [int(number) for line in found for number in re.findall(r"Rows Removed by Filter: (\d+)", line)]
             assert sum(removed) <= 25, found
 
@@ -190,7 +187,7 @@ def test_counts_stop_at_their_bound_and_say_so(filled: Store, jobs: Jobs, monkey
     for which in (JobFilter(search="boom"), JobFilter(table=TABLE), JobFilter(dag_id="dag_1")):
         assert jobs.count(which).capped == frozenset(JobStatus)
         assert sum(jobs.count(which).by_status.values()) <= 25
-        assert len(statements_of(filled, lambda which=which: jobs.count(which))) == 2
+        assert len(sent_by(filled, lambda which=which: jobs.count(which))) == 2
 
 
 def test_a_metrics_scrape_reads_no_finished_jobs_but_the_newest(filled: Store, jobs: Jobs) -> None:
@@ -218,47 +215,24 @@ def test_the_newest_dry_run_of_a_table_without_any_reads_none_of_its_jobs(filled
 def test_the_newest_jobs_of_many_tables_are_two_statements(filled: Store, jobs: Jobs) -> None:
     tables = [TableName("lake", "db", f"t{number}") for number in range(40)]
 
-    assert len(statements_of(filled, lambda: jobs.latest(tables))) == 2
+    assert len(sent_by(filled, lambda: jobs.latest(tables))) == 2
     with filled.engine.connect() as conn:
         found = read_latest(conn, [str(table) for table in tables], tables[0].catalog_id, dry_run=False)
     newest = {job.table: job.job_id for job in found}
     assert newest == {table: f"{FINISHED - 40 + number:032x}" for number, table in enumerate(tables)}
 
 
-class Explained(sa.sql.expression.Executable, sa.sql.expression.ClauseElement):
-    """A statement behind EXPLAIN, with its own parameters."""
-
-    inherit_cache = False
-
-    def __init__(self, how: str, statement: Any) -> None:
-        self.how, self.statement = how, statement
-
-
-@compiles(Explained)
-def _compile(element: Explained, compiler: Any, **options: Any) -> str:
-    return element.how + str(compiler.process(element.statement, **options))
-
-
 def explain(store: Store, query: sa.Select[Any]) -> list[str]:
     """The plan, one line for each step."""
-    if store.is_postgres:
-        # The generic plan, which Postgres keeps whatever the values are.
-        numbered = postgresql.psycopg.dialect(paramstyle="numeric_dollar")
-        text = str(query.compile(dialect=numbered, compile_kwargs={"render_postcompile": True}))
-        return store.single(lambda conn: list(conn.exec_driver_sql(f"EXPLAIN (GENERIC_PLAN) {text}").scalars()))
-    return store.single(lambda conn: [row[3] for row in conn.execute(Explained("EXPLAIN QUERY PLAN ", query))])
+    return plan(store, *sent_for(store, query))
 
 
-def statements_of(store: Store, ask: Any) -> list[str]:
-    """What is sent to the database meanwhile."""
-    sent: list[str] = []
+def analyze(store: Store, query: sa.Select[Any]) -> list[str]:
+    """What Postgres reports after it has run the query."""
+    statement, parameters = sent_for(store, query)
+    return store.single(lambda conn: list(conn.exec_driver_sql(f"EXPLAIN ANALYZE {statement}", parameters).scalars()))
 
-    def note(_conn: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
-        sent.append(statement)
 
-    sa.event.listen(store.engine, "before_cursor_execute", note)
-    try:
-        ask()
-    finally:
-        sa.event.remove(store.engine, "before_cursor_execute", note)
+def sent_for(store: Store, query: sa.Select[Any]) -> tuple[str, Any]:
+    (sent,) = sent_by(store, lambda: store.all(query))
     return sent

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING
-
 import pytest
 
 from airflow_snowpack.iceberg import TableName
@@ -15,14 +12,8 @@ from airflow_snowpack.jobs import (
     JobNotFound,
     Jobs,
     JobStatus,
-    LifecyclePolicy,
-    TableLocked,
-    TableLocks,
     explain,
 )
-
-if TYPE_CHECKING:
-    from clocks import MovedClock
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 DONE = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted 87 files into 12", 1.5, metrics={"files": 87})
@@ -32,7 +23,6 @@ pytestmark = pytest.mark.one_database
 def test_in_drain_mode_running_jobs_finish_and_no_other_is_claimed(jobs: Jobs, table: TableName, other_table: TableName) -> None:
     jobs.submit(table, ACTIONS)
     running = jobs.claim("w1")
-    assert running is not None
     waiting = jobs.submit(other_table, ACTIONS)
     jobs.set_drain(True)
 
@@ -46,9 +36,7 @@ def test_in_drain_mode_running_jobs_finish_and_no_other_is_claimed(jobs: Jobs, t
 
     jobs.set_drain(False)
     assert (jobs.queue().depth, jobs.queue().held) == (1, 0)
-    claim = jobs.claim("w1")
-    assert claim is not None
-    assert claim.job.job_id == waiting.job_id
+    assert jobs.claim("w1").job.job_id == waiting.job_id
 
 
 def test_in_drain_mode_a_retry_takes_its_own_running_job_over(jobs: Jobs, table: TableName) -> None:
@@ -77,33 +65,3 @@ def test_an_attempt_ends_in_a_state_that_is_final_and_a_finished_job_is_not_canc
         jobs.cancel(claim.job.job_id)
     with pytest.raises(JobNotFound):
         jobs.cancel("no-such-job")
-
-
-def test_a_job_that_waits_for_a_worker_is_named_as_what_keeps_the_table(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
-    job = jobs.submit(table, ACTIONS)
-    clock.move(hours=2)
-
-    with pytest.raises(TableLocked, match=rf"{job.job_id}.*the job still waits for a worker\. Start a worker"):
-        jobs.submit(table, ACTIONS)
-
-
-def test_a_pending_job_keeps_its_table_however_long_it_waits(
-    jobs: Jobs, locks: TableLocks, table: TableName, clock: MovedClock
-) -> None:
-    job = jobs.submit(table, ACTIONS)
-    clock.move(days=3)
-
-    assert jobs.sweep().unlocked == ()
-    with pytest.raises(TableLocked):
-        jobs.submit(table, ACTIONS)
-    lock = locks.get(table)
-    assert lock is not None
-    assert lock.holder == job.job_id
-
-
-def test_a_shorter_lease_comes_from_the_policy(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
-    short = Jobs(jobs.store, LifecyclePolicy(lease=timedelta(seconds=5), max_attempts=1))
-    claim = short.submit_and_claim(table, ACTIONS, "w1")
-    clock.move(seconds=5)
-
-    assert short.sweep().failed == (claim.job.job_id,)

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from clocks import MovedClock
 from effort import rounds
 from hypothesis import HealthCheck, Phase, settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, precondition, rule, run_state_machine_as_test
@@ -35,9 +36,6 @@ from airflow_snowpack.jobs import (
 from airflow_snowpack.jobs.model import TRANSITIONS
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.jobs import job_history, job_queue, jobs as jobs_table, switches, table_locks
-
-if TYPE_CHECKING:
-    from clocks import MovedClock
 
 pytestmark = pytest.mark.both_in_soak
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
+from clocks import MovedClock
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import TableName
@@ -30,9 +30,6 @@ from airflow_snowpack.jobs import (
 from airflow_snowpack.jobs.rescuer import BATCH_SIZE
 from airflow_snowpack.spark import SparkUnavailable
 from airflow_snowpack.store import Actor, Store
-
-if TYPE_CHECKING:
-    from clocks import MovedClock
 
 ACTIONS = ["rewrite_data_files", "expire_snapshots"]
 QUICK = LifecyclePolicy(fence_check=timedelta(milliseconds=10))
@@ -108,38 +105,29 @@ def test_a_queued_job_that_the_sweep_returned_waits_for_its_lost_attempt(
     assert jobs.sweep().requeued == (job.job_id,)
     clock.move(hours=1)
     second = jobs.claim("w2")
-    assert second is not None
     seen: list[bool] = []
 
     Attempt(jobs, second, ScriptedEngine(between=lambda _action: seen.append(bool(server.running)))).run()
     assert seen == [False, False]
 
 
-def test_the_sweep_fails_a_job_only_after_its_statement_has_ended(
-    jobs: Jobs, server: Server, table: TableName, locks: TableLocks, clock: MovedClock
+def test_the_sweep_of_a_process_that_reaches_the_server_fails_a_job_only_after_its_statement_has_ended(
+    store: Store, jobs: Jobs, server: Server, table: TableName, locks: TableLocks, clock: MovedClock
 ) -> None:
     claim = killed(jobs, server, jobs.submit_and_claim(table, ACTIONS, "try 1"))
     clock.move(seconds=1800)
-    server.down = 1
-
-    assert not jobs.sweep().changed
-    assert (jobs.get(claim.job.job_id).status, len(locks.list())) == (JobStatus.RUNNING, 1)
-    assert jobs.sweep().failed == (claim.job.job_id,)
-    assert (server.running, locks.list()) == (set(), [])
-
-
-def test_a_sweep_that_cannot_reach_servers_leaves_the_table_locked(
-    store: Store, jobs: Jobs, server: Server, table: TableName, clock: MovedClock
-) -> None:
-    claim = killed(jobs, server, jobs.submit_and_claim(table, ACTIONS, "try 1"))
-    clock.move(seconds=1800)
-
     with Jobs(store) as elsewhere:
         assert not elsewhere.sweep().changed
         with pytest.raises(TableLocked):
             elsewhere.submit(table, ACTIONS)
         with pytest.raises(WorkStillRunning, match=SERVER):
             elsewhere.end_work(jobs.get(claim.job.job_id), [1])
+    server.down = 1
+
+    assert not jobs.sweep().changed
+    assert (jobs.get(claim.job.job_id).status, len(locks.list())) == (JobStatus.RUNNING, 1)
+    assert jobs.sweep().failed == (claim.job.job_id,)
+    assert (server.running, locks.list()) == (set(), [])
 
 
 def test_the_table_of_a_cancelled_job_stays_locked_until_the_statement_of_its_dead_worker_has_ended(
@@ -154,6 +142,8 @@ def test_the_table_of_a_cancelled_job_stays_locked_until_the_statement_of_its_de
         jobs.submit(table, ACTIONS)
     with pytest.raises(TableLocked):
         locks.acquire(table, "etl", ttl=timedelta(hours=1))
+    with pytest.raises(LockInUse, match=f"Spark Connect server '{SERVER}'.*airflow snowpack sweep"):
+        jobs.break_lock(table, claim.job.job_id, actor=Actor("vera", via="cli"))
     assert server.running
     # The submit itself sweeps, now that the server is back.
     assert jobs.submit(table, ACTIONS)
@@ -203,19 +193,6 @@ def test_a_worker_that_was_cancelled_frees_the_table_when_its_work_on_the_server
     assert (locks.list(), jobs.get(claim.job.job_id).spark_server, server.calls) == ([], None, 1)
 
 
-def test_a_person_who_releases_the_lock_of_an_orphaned_statement_must_force_it(
-    jobs: Jobs, server: Server, table: TableName, clock: MovedClock
-) -> None:
-    claim = killed(jobs, server, jobs.submit_and_claim(table, ACTIONS, "try 1"))
-    jobs.cancel(claim.job.job_id)
-    clock.move(seconds=1800)
-    vera = Actor("vera", via="cli")
-
-    with pytest.raises(LockInUse, match=f"Spark Connect server '{SERVER}'.*airflow snowpack sweep"):
-        jobs.break_lock(table, claim.job.job_id, actor=vera)
-    assert jobs.break_lock(table, claim.job.job_id, force=True, actor=vera)
-
-
 def test_many_orphans_on_a_server_that_is_down_do_not_keep_the_sweep_from_other_jobs(
     jobs: Jobs, server: Server, table: TableName, clock: MovedClock
 ) -> None:
@@ -230,22 +207,25 @@ def test_many_orphans_on_a_server_that_is_down_do_not_keep_the_sweep_from_other_
     assert len(jobs.sweep().failed) == BATCH_SIZE
 
 
-def test_an_attempt_that_skipped_all_actions_asks_nothing_of_its_server(jobs: Jobs, server: Server, table: TableName) -> None:
-    server.down = 1000
-    engine = ScriptedEngine(dict.fromkeys(ACTIONS, "skip"))
-    engine.server = SERVER
+@pytest.mark.parametrize("skipped", [ACTIONS, ACTIONS[1:]], ids=["all", "one"])
+def test_an_attempt_that_skipped_all_actions_sends_nothing_to_its_server(
+    jobs: Jobs, server: Server, table: TableName, skipped: list[str]
+) -> None:
+    calls = 0 if skipped == ACTIONS else 1
+    server.down = 0 if calls else 1000
 
-    job = Attempt(jobs, jobs.submit_and_claim(table, ACTIONS, "worker"), engine).run()
+    job = Attempt(jobs, jobs.submit_and_claim(table, ACTIONS, "worker"), OnServer(dict.fromkeys(skipped, "skip"))).run()
 
-    assert (job.status, [result.outcome for result in job.results]) == (JobStatus.COMPLETED, [ActionOutcome.SKIPPED] * 2)
-    assert server.calls == 0
+    assert job.status is JobStatus.COMPLETED
+    assert [result.action for result in job.results if result.outcome is ActionOutcome.SKIPPED] == skipped
+    assert server.calls == calls
     assert jobs.locks.get(table) is None
 
 
-def test_an_attempt_that_skipped_one_action_ends_the_work_of_the_other(jobs: Jobs, server: Server, table: TableName) -> None:
-    engine = ScriptedEngine({ACTIONS[1]: "skip"})
-    engine.server = SERVER
-
-    Attempt(jobs, jobs.submit_and_claim(table, ACTIONS, "worker"), engine).run()
-
-    assert server.calls == 1
+def test_the_lock_of_an_orphaned_statement_can_be_released_by_force(
+    jobs: Jobs, server: Server, table: TableName, clock: MovedClock
+) -> None:
+    claim = killed(jobs, server, jobs.submit_and_claim(table, ACTIONS, "try 1"))
+    jobs.cancel(claim.job.job_id)
+    clock.move(seconds=1800)
+    assert jobs.break_lock(table, claim.job.job_id, force=True, actor=Actor("vera", via="cli"))

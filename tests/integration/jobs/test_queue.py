@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from itertools import count
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
+from clocks import MovedClock
 from effort import rounds
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, JobStatus, QueueSample
 from airflow_snowpack.store.tables.jobs import job_queue, jobs as jobs_table, table_locks
-
-if TYPE_CHECKING:
-    from clocks import MovedClock
 
 ACTIONS = ["expire_snapshots"]
 FRESH = count(1)
@@ -60,7 +57,6 @@ def live(
     if until_start is not None and begin + timedelta(minutes=until_start) <= now:
         clock.now = start = begin + timedelta(minutes=until_start)
         claim = jobs.claim("w", job_id=job.job_id)
-        assert claim is not None
         if until_end is not None and start + timedelta(minutes=until_end) <= now:
             clock.now = end = start + timedelta(minutes=until_end)
             assert jobs.finish(claim, JobStatus.COMPLETED, [])

@@ -8,14 +8,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from threading import Barrier
 from typing import Any
 
 import pytest
 import race_process
 import sqlalchemy as sa
 from bounded import output_of
-from scripted_engine import PATIENCE_S
 from sqlalchemy.exc import OperationalError
 
 from airflow_snowpack.iceberg import TableName
@@ -64,30 +62,10 @@ def test_of_two_processes_that_submit_for_a_table_one_wins_and_the_other_is_told
 
     winner = next(answer["won"] for answer in answers if "won" in answer)
     lock = live.locks.get(TABLE)
-    assert lock is not None
     assert [answer for answer in answers if "won" not in answer] == [
         {"holder": winner, "since": lock.acquired_at.isoformat(), "until": lock.expires_at.isoformat()}
     ]
     assert [job.job_id for job in live.list()] == [winner]
-
-
-@pytest.mark.usefixtures("no_deadlocks")
-def test_of_twenty_threads_that_submit_for_a_table_one_wins(store_url: str, live: Jobs) -> None:
-    together = Barrier(20)
-
-    def submit(_number: int) -> Job | TableLocked:
-        together.wait(PATIENCE_S)
-        try:
-            return live.submit(TABLE, ["expire_snapshots"])
-        except TableLocked as refused:
-            return refused
-
-    with ThreadPoolExecutor(20) as pool:
-        answers = list(pool.map(submit, range(20)))
-    (winner,) = [answer for answer in answers if isinstance(answer, Job)]
-    assert {refused.lock.holder for refused in answers if isinstance(refused, TableLocked)} == {winner.job_id}
-    assert live.queue_depth() == 1
-    assert live.cancel(winner.job_id).status is JobStatus.CANCELLED, "so many at once leave connections for what comes after"
 
 
 @pytest.mark.usefixtures("no_deadlocks")
@@ -152,7 +130,6 @@ def test_connections_that_the_server_cut_are_made_anew(postgres_database: str, t
         jobs.submit(table, ["expire_snapshots"])
         interrupted()
         claim = jobs.claim("w1")
-        assert claim is not None
         interrupted()
         assert jobs.renew(claim)
         interrupted()
@@ -188,19 +165,15 @@ def forgetful(store: Store) -> Iterator[Jobs]:
         yield jobs
 
 
-def test_a_submit_whose_answer_was_lost_is_one_job(forgetful: Jobs, jobs: Jobs, table: TableName) -> None:
+def test_a_submit_or_a_dry_run_whose_answer_was_lost_is_one_job(forgetful: Jobs, jobs: Jobs, table: TableName) -> None:
     job = forgetful.submit(table, ["expire_snapshots"])
 
     assert jobs.list() == [job]
     assert jobs.queue_depth() == 1
     with pytest.raises(TableLocked, match=job.job_id):
         forgetful.submit(table, ["expire_snapshots"])
-
-
-def test_a_dry_run_whose_answer_was_lost_is_one_job(forgetful: Jobs, jobs: Jobs, table: TableName) -> None:
-    job = forgetful.record_dry_run(table, ["expire_snapshots"], [])
-
-    assert jobs.list() == [job]
+    dry_run = forgetful.record_dry_run(table, ["expire_snapshots"], [])
+    assert {each.job_id for each in jobs.list()} == {job.job_id, dry_run.job_id}
 
 
 def test_a_submit_with_claim_whose_answer_was_lost_is_one_claim(forgetful: Jobs, jobs: Jobs, table: TableName) -> None:
@@ -218,7 +191,6 @@ def test_a_claim_whose_answer_was_lost_is_one_claim(
     jobs.submit(other_table, ["expire_snapshots"])
     claim = forgetful.claim("w1", job_id=first.job_id if named else None)
 
-    assert claim is not None
     assert (claim.attempt, jobs.holds(claim), jobs.queue_depth()) == (1, True, 1)
 
 

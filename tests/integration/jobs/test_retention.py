@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from clocks import MovedClock
 from forgetting import Killed, killed_at
 from query_plans import scans, sent_by
 
@@ -18,9 +19,6 @@ from airflow_snowpack.store import Actor, AuditTrail, Store, write_audit
 from airflow_snowpack.store.audit import AUDIT_TRAIL
 from airflow_snowpack.store.retention import Pruner
 from airflow_snowpack.store.tables.jobs import job_history, jobs as jobs_table
-
-if TYPE_CHECKING:
-    from clocks import MovedClock
 
 ACTIONS = ["expire_snapshots"]
 HALF_A_YEAR = timedelta(days=180)

@@ -122,7 +122,6 @@ def test_jobs_of_the_previous_release_continue_after_an_upgrade(
         assert jobs.drain().by == "ops"
 
         claim = jobs.claim("w2")
-        assert claim is not None
         assert claim.job.job_id == "job3"
         assert jobs.finish(claim, JobStatus.COMPLETED, [])
         vera = Actor("vera", via="cli")

@@ -49,7 +49,6 @@ def test_jobs_go_their_way_behind_a_pooler_that_changes_sessions(pooled: str) ->
             claimed = list(workers.map(lambda number: jobs.claim(f"worker-{number}"), range(6)))
         assert sorted(claim.job.table.dotted for claim in claimed if claim is not None) == names
         for claim in claimed:
-            assert claim is not None
             assert jobs.renew(claim)
             assert jobs.finish(claim, JobStatus.COMPLETED, [])
         assert {jobs.get(claim.job.job_id).status for claim in claimed if claim is not None} == {JobStatus.COMPLETED}

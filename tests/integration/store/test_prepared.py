@@ -41,7 +41,6 @@ def visits(store: Store) -> dict[str, int]:
 
 def test_constants_of_a_statement_are_its_own_and_values_are_the_callers(places: Store) -> None:
     row = places.transact(lambda conn: KEEP.first(conn, {"b_code": "ZRH"}))
-    assert row is not None
     assert (row.code, row.visits) == ("ZRH", 7)
     assert places.transact(lambda conn: KEEP.first(conn, {"b_code": "ZRH"})) is None
 
