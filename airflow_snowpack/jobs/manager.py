@@ -28,7 +28,6 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.action_history import ActionHistory, read_histories, records_of, skipped_by_plan
 from airflow_snowpack.jobs.claim_order import ORDER, ClaimCursor, QueuePosition, check_priority, close_gaps, is_in_turn, turn_of
-from airflow_snowpack.jobs.drain import read_drain, write_drain
 from airflow_snowpack.jobs.errors import (
     DrainModeOn,
     JobAlreadyFinished,
@@ -73,11 +72,22 @@ from airflow_snowpack.jobs.model import (
     TableLock,
 )
 from airflow_snowpack.jobs.rescuer import Orphans, end_orphans, rescue
-from airflow_snowpack.jobs.rows import catalog_detail, job_from, job_parameters, queue_of, results_to_json
+from airflow_snowpack.jobs.rows import catalog_detail, job_from, job_parameters, queue_of, read_drain, results_to_json
 from airflow_snowpack.jobs.steps_sqlite import SqliteSteps, keep_records
-from airflow_snowpack.store import Actor, IdMaker, Store, new_id, repeatable, row_mapper, storable, storable_error, write_audit
+from airflow_snowpack.store import (
+    Actor,
+    IdMaker,
+    Store,
+    new_id,
+    repeatable,
+    row_mapper,
+    storable,
+    storable_error,
+    upsert,
+    write_audit,
+)
 from airflow_snowpack.store.audit import entry_values
-from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
+from airflow_snowpack.store.tables.jobs import job_queue, jobs, switches, table_locks
 
 if TYPE_CHECKING:
     from airflow_snowpack.jobs.steps_postgres import PostgresSteps
@@ -378,8 +388,28 @@ class Jobs:
         return report
 
     def set_drain(self, on: bool, *, by: str | None = None, reason: str | None = None, actor: Actor | None = None) -> DrainState:
-        """Switch drain mode. Switching it on while it is on only changes the reason, if one is given."""
-        return write_drain(self.store, on=on, by=actor.name if actor else by, reason=reason, actor=actor)
+        """Switch drain mode, in which new maintenance is refused, running jobs finish and pending jobs wait.
+
+        Switching it on while it is on only changes the reason, if one is given.
+        """
+        reason, by = reason and storable(reason), actor.name if actor else by
+        values = {"enabled": on, "changed_at": self.store.clock(), "changed_by": by and storable(by), "reason": reason}
+        switched = upsert(switches, values, where=switches.c.enabled != on).values(name=do.DRAIN, **values)
+        renewed = sa.update(switches).values(reason=reason)
+        renewed = renewed.where(switches.c.name == do.DRAIN, switches.c.enabled, switches.c.reason.is_distinct_from(reason))
+
+        def write(conn: sa.Connection) -> DrainState:
+            # Another process may set it in between: only a returned row was changed here.
+            change = None
+            if read_drain(conn).on != on and conn.execute(switched.returning(switches.c.name)).first() is not None:
+                change = "drain_on" if on else "drain_off"
+            elif on and reason and conn.execute(renewed.returning(switches.c.name)).first() is not None:
+                change = "drain_reason"
+            if change is not None:
+                write_audit(conn, self.store, actor, change, do.DRAIN, reason=reason)
+            return read_drain(conn)
+
+        return self.store.transact(write)
 
     def break_lock(self, table: TableName, holder: str, *, actor: Actor, force: bool = False) -> TableLock | None:
         """Release the lock of a lost holder; return ``None`` if this holder does not have it.

@@ -20,10 +20,9 @@ from airflow_snowpack.backoff import backoff
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.action_history import records_of_lost
-from airflow_snowpack.jobs.drain import read_drain
 from airflow_snowpack.jobs.idempotency import KEPT, KEYS
 from airflow_snowpack.jobs.model import Job, JobStatus, LifecyclePolicy, SweepReport
-from airflow_snowpack.jobs.rows import job_from, lock_from
+from airflow_snowpack.jobs.rows import job_from, lock_from, read_drain
 from airflow_snowpack.jobs.steps_sqlite import keep_records
 from airflow_snowpack.lineage.operations import forget_operations
 from airflow_snowpack.store import Actor, Expired, Store, write_audit

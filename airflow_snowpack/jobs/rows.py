@@ -1,4 +1,4 @@
-"""Converts jobs and locks to rows and back."""
+"""Converts jobs, locks and drain mode to rows and back."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job, JobStatus, TableLock
+from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, DrainState, Job, JobStatus, TableLock
+from airflow_snowpack.jobs.statements import DRAIN
 from airflow_snowpack.store import row_mapper, storable_error
+from airflow_snowpack.store.tables.jobs import switches
 
 
 def catalog_detail(table: TableName) -> dict[str, str]:
@@ -62,6 +64,14 @@ def lock_parameters(table: TableName, holder: str, now: datetime, until: datetim
         "b_acquired_at": now,
         "b_expires_at": until,
     }
+
+
+def read_drain(conn: sa.Connection) -> DrainState:
+    """Return the state of the drain mode's switch; off until first used."""
+    row = conn.execute(sa.select(switches).where(switches.c.name == DRAIN)).first()
+    if row is None:
+        return DrainState(on=False)
+    return DrainState(on=row.enabled, since=row.changed_at, by=row.changed_by, reason=row.reason)
 
 
 def results_to_json(results: Sequence[ActionResult]) -> list[dict[str, Any]]:
