@@ -1,7 +1,7 @@
-"""Pages of jobs, newest first.
+"""Lists of jobs, newest first: pages, counts, and the jobs of a period.
 
-    page = reader.page(JobFilter(statuses={JobStatus.FAILED}), limit=50)
-    more = reader.page(JobFilter(statuses={JobStatus.FAILED}), after=page.next, limit=50)
+    page = jobs.page(JobFilter(statuses={JobStatus.FAILED}), limit=50)
+    more = jobs.page(JobFilter(statuses={JobStatus.FAILED}), after=page.next, limit=50)
 
 The invariant: a page begins right after the last job of the previous page, and one statement reads its jobs. Jobs that are
 submitted or end meanwhile therefore never make a job appear twice, and no job that matches throughout is missed.
