@@ -44,7 +44,6 @@ class Metrics:
         )
 
     def count(self, method: str, route: str, code: int, seconds: float) -> None:
-        """Count a request."""
         labels = (method, route, str(code))
         self._requests.labels(*labels).inc()
         self._seconds.labels(*labels).observe(seconds)
@@ -138,7 +137,6 @@ class _StoreMetrics(Collector):
 
 
 def _schedule_metrics(schedules: Schedules) -> Iterator[Metric]:
-    """Read the metrics of schedules, pending runs, events and launches."""
     store = schedules.store
     now, queue, backlog = store.clock(), PendingQueue(store), read_backlog(store)
     yield _by_label(

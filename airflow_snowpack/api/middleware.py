@@ -31,7 +31,6 @@ Refuse = Callable[[Scope, Exception], ASGIApp]
 
 
 def refuse_with_problem(scope: Scope, error: Exception) -> ASGIApp:
-    """Answer with a problem document."""
     return problem_of(error)
 
 

@@ -90,9 +90,7 @@ def documented(
     """Return the arguments of a route's decorator.
 
     :param name: the operation's id.
-    :param shape: of the answer.
     :param codes: the status codes of its problems, without those of every route.
-    :param headers: of the answer.
     :param body: the shape of the request's body, which the route parses itself.
     :param media: the type of an answer that is text.
     """
@@ -118,7 +116,6 @@ def documented(
 
 
 def document_of(app: FastAPI, root_path: str) -> dict[str, Any]:
-    """Return the document of the app at its root path."""
     document = get_openapi(
         title=app.title,
         version=app.version,

@@ -86,7 +86,7 @@ class InvalidRequest(SnowpackError, kind=Kind.INVALID):
 
     @classmethod
     def of(cls, errors: Sequence[Any]) -> Self:
-        """Return the error for the errors that pydantic lists."""
+        """Return the error for what pydantic lists."""
         return cls([{"where": _place(each["loc"]), "problem": str(each["msg"])[:200]} for each in errors])
 
     @classmethod
@@ -107,7 +107,6 @@ class RequestTooSlow(SnowpackError, kind=Kind.UNAVAILABLE):
     """No answer in time."""
 
     def __init__(self, waited: timedelta, *, may_change: bool) -> None:
-        """:param may_change: the request was to change something."""
         effect = "The request may still take effect; check before you repeat it, or send an Idempotency-Key. "
         super().__init__(
             f"No answer within {duration(waited)}: the store or the catalog does not respond, or there are too many requests. "
@@ -188,19 +187,12 @@ def problem_of(error: Exception) -> JSONResponse:
 
 
 def status_of(error: SnowpackError) -> int:
-    """Return the HTTP status of an error."""
     return next((OTHER_STATUS[cls] for cls in type(error).__mro__ if cls in OTHER_STATUS), STATUS[error.kind])
 
 
 def problem(
     status: int, code: str, title: str, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any
 ) -> JSONResponse:
-    """Build a problem document.
-
-    :param code: the member ``error``, for programs.
-    :param detail: a sentence for people.
-    :param more: further members.
-    """
     body = {
         "type": f"urn:snowpack:problem:{code}",
         "title": title,

@@ -140,7 +140,7 @@ class RoleReport:
 def read_roles(store: Store, dag_states: DagStates = no_dag_states) -> list[RoleReport]:
     """Report each background role: one statement, and a second one while some role does not run.
 
-    :param dag_states: called while a role is missing that a DAG does the work of.
+    :param dag_states: called only while a role is missing whose work a DAG does.
     """
     now = store.clock()
     signs, work = store.read(lambda conn: _read(conn, now))

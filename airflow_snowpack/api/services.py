@@ -100,11 +100,9 @@ class Services:
 
     @property
     def jobs(self) -> Jobs:
-        """The lifecycle of jobs."""
         return self.installation.jobs
 
     def planner(self) -> Planner:
-        """Return the planner of single tables."""
         return self.installation.planner(self.order)
 
     def schedules(self, actor: Actor | None = None) -> Schedules:
@@ -116,7 +114,6 @@ class Services:
         return self.installation.registered_runs(actor, _may_start(actor))
 
     def builds(self) -> BuildManager:
-        """Return the manager of builds."""
         return BuildManager(self.installation.builds, self.open_storage or Storage)
 
     def ask_storage(self, dataset: str, question: Callable[[], T]) -> T:
@@ -202,10 +199,7 @@ class LazyServices:
         return self._services
 
     def warm_up(self) -> None:
-        """Open the services, and return when the catalog has been reached too, or found out of reach.
-
-        :raises SnowpackError: whatever keeps them from being opened.
-        """
+        """Open the services, and return when the catalog has been reached too, or found out of reach."""
         self.get()
         if self._warm is not None:
             self._warm.result()
@@ -236,10 +230,7 @@ class LazyServices:
 
 
 async def services_of(request: Request) -> Services:
-    """Return the open services, for a user who may read. Only an authenticated request opens them.
-
-    :raises SnowpackError: whatever keeps them from being opened.
-    """
+    """Return the open services, for a user who may read. Only an authenticated request opens them."""
     await reader_of(request)
     lazy: LazyServices = request.app.state.services
     services: Services = lazy.if_open() or await in_thread(lazy.get)

@@ -34,7 +34,6 @@ class _ActionWords:
 
 
 def arg(*flags: str, **kwargs: Any) -> Arg:
-    """Return an argument, as argparse takes it."""
     return Arg(flags, **kwargs)  # type: ignore[no-untyped-call]  # Airflow leaves the constructor untyped
 
 
@@ -48,11 +47,7 @@ def conn_id(name: str, what: str, setting: str, without: str) -> Arg:
 
 
 def state(states: tuple[str, ...], what: str, flag: str = "--state", *, repeated: bool = False) -> Arg:
-    """Return the option that narrows a list to a state.
-
-    :param what: the entries, in the plural.
-    :param repeated: to any of several states, by repeating it.
-    """
+    """Return the option that narrows a list to a state, or when it may be repeated, to any of several."""
     several = "; may be repeated" if repeated else ""
     how: dict[str, Any] = {"action": "append"} if repeated else {}
     text = f"Only {what} in this state{several}. One of: {', '.join(states)}"

@@ -85,10 +85,7 @@ def change_each(
 
 
 def changing(update: Callable[..., R], *, yes: bool) -> Callable[[Any], R]:
-    """Return a change of a schedule or a registered run, which requires a confirmation where events that wait are discarded.
-
-    :raises Declined, Unconfirmed: from :func:`confirm`.
-    """
+    """Return a change of a schedule or a registered run, which requires a confirmation where events that wait are discarded."""
 
     def change(wanted: Any) -> R:
         try:

@@ -75,22 +75,18 @@ class CommandContext:
 
     @property
     def installation(self) -> Installation:
-        """:raises StoreUnreachable, SchemaOutOfDate, UnknownRevision: as :meth:`SnowpackHook.store`."""
         return self._hook.installation
 
     @property
     def planner(self) -> Planner:
-        """:raises StoreUnreachable, PoliciesNotFound, InvalidPolicies: the store or the policies cannot be read."""
         return self.installation.planner(self.settings.action_order)
 
     @property
     def jobs(self) -> Jobs:
-        """:raises StoreUnreachable, SchemaOutOfDate, UnknownRevision: as :meth:`SnowpackHook.store`."""
         return self._hook.jobs()
 
     @property
     def submitter(self) -> Submitter:
-        """Submits requests of this user."""
         return Submitter(self.jobs, self.inventory, self.actor, self.settings.action_order, lambda: self.planner)
 
     @cached_property
@@ -109,29 +105,18 @@ class CommandContext:
         return self._hook.installation.registered_runs(self.actor)
 
     def builds(self, storage_conn_id: str | None) -> BuildManager:
-        """Return the manager of builds.
-
-        :param storage_conn_id: of the storage; ``None`` for the setting.
-        """
+        """Return the manager of builds, on the storage of this connection or of the setting."""
         return BuildManager(self._hook.builds(), BuildStorageHook(storage_conn_id).storage)
 
     @property
     def policies(self) -> Policies:
-        """The policies of maintenance, from the file of the setting.
-
-        :raises PoliciesNotFound, InvalidPolicies: as :meth:`SnowpackHook.policies`.
-        """
         return self._hook.policies()
 
     def report_role(self, role: Role, period: timedelta, command: str) -> None:
-        """Record a sign of life of a command that cron may run in place of a DAG.
-
-        :param period: how often it should run.
-        """
+        """Record a sign of life of a command that cron may run every ``period`` in place of a DAG."""
         sign_of_process(self._hook.store(), role, period=period, instance=f"{command} on {socket.gethostname()}")
 
     def collector(self, run_states: RunStates) -> Collector:
-        """The collector of interim tables."""
         return open_collector(self._hook, run_states, self.catalog_hook)
 
     @cached_property
@@ -149,19 +134,11 @@ class CommandContext:
         return self.jobs.store.clock()
 
     def table(self, text: str) -> TableName:
-        """Return the name of a table in the command's catalog.
-
-        :raises InvalidTableName: it is not a name.
-        :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the catalog's Airflow connection.
-        """
+        """Return the name of a table in the command's catalog."""
         return self.catalog_hook.identified(text)
 
     def job(self, given: str) -> Job:
-        """Return the job of an id, or the only job whose id begins with the text.
-
-        :raises JobNotFound: there is none.
-        :raises AmbiguousId, UsageProblem: there are several, or the text is too short.
-        """
+        """Return the job of an id, or the only job whose id begins with the text."""
         return find(self.jobs.get, self.jobs.ids_beginning, given, "a job id")
 
 
@@ -182,7 +159,6 @@ def airflow_rest(args: Namespace, settings: Settings, wanted: str) -> AirflowRes
 
     :param wanted: what the command needs to know, for people.
     :raises NoAirflow: no connection is named.
-    :raises ConnectionNotFound, IncompleteConnection: the connection does not exist, or is incomplete.
     """
     conn_id = args.airflow_conn_id or settings.airflow_conn_id
     if conn_id is None:

@@ -23,7 +23,6 @@ def command(
 
     :param function: below ``airflow_snowpack.cli.commands``.
     :param help: one line, without a full stop.
-    :param example: shown below the command's help.
     :param store: whether it uses the store.
     :param output: whether its output has several forms.
     """

@@ -33,10 +33,7 @@ UNPRINTABLE = {code: "\N{REPLACEMENT CHARACTER}" for code in CONTROL_CHARACTERS 
 
 
 def print_list(output: str, listing: Listing[T], items: Sequence[T], now: datetime, *, empty: str = "") -> None:
-    """Print a list that has no pages.
-
-    :param empty: what people read when the list is empty.
-    """
+    """Print a list that has no pages; people read ``empty`` in place of an empty one."""
     if output in DATA:
         print_data(output, [listing.body(item) for item in items])
     else:
@@ -91,13 +88,7 @@ def print_rows(output: str, columns: Sequence[Column[T]], items: Sequence[T], no
 
 
 def none_of(what: str, *, filters: Iterable[object] = (), after: object = None, empty: str | None = None) -> str:
-    """Return what people read in place of an empty list.
-
-    :param what: the entries, in the plural.
-    :param filters: the values of the options that narrow the list.
-    :param after: where the page starts; ``None`` for the first page.
-    :param empty: the sentence for a list that nothing narrows; without it, "No … yet.".
-    """
+    """Return what people read in place of an empty list. The parameters are those of :func:`print_page`."""
     if any(each not in (None, False, [], ()) for each in filters):
         return f"No {what} match the filter."
     if after is not None:
@@ -106,10 +97,7 @@ def none_of(what: str, *, filters: Iterable[object] = (), after: object = None, 
 
 
 def print_one(output: str, data: Any, fields: Mapping[str, object]) -> None:
-    """Print one value: its data for programs, its fields for people.
-
-    :param fields: names and values, one on each line.
-    """
+    """Print one value: its data for programs, its fields for people, one on each line."""
     if output in DATA:
         print_data(output, data)
         return
@@ -127,7 +115,6 @@ def filled(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def print_data(output: str, data: Any) -> None:
-    """Print JSON or YAML."""
     if output == "yaml":
         import yaml
 

@@ -46,7 +46,6 @@ class LiveLine:
         self._out.flush()
 
     def clear(self) -> None:
-        """Erase the live line."""
         if self._shown:
             self._out.write(TO_START_AND_ERASE)
             self._out.flush()
@@ -71,10 +70,7 @@ class ProgressLine(LiveLine):
         self._started, self._drawn_at = time.monotonic(), 0.0
 
     def advance(self, done: int, latest: str) -> None:
-        """Redraw the line, at most ten times a second.
-
-        :param latest: what was done last.
-        """
+        """Redraw the line with what was done last, at most ten times a second."""
         now, total = time.monotonic(), self._total
         if done < total and now - self._drawn_at < REDRAW_S:
             return

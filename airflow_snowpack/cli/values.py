@@ -1,4 +1,4 @@
-"""Values of arguments: durations, times, JSON objects, ids and their beginnings."""
+"""Values of arguments: durations, times, JSON objects, ids and their beginnings. An unusable one is a :class:`UsageProblem`."""
 
 import json
 import re
@@ -19,10 +19,7 @@ HEXADECIMAL = re.compile("[0-9a-f]+")
 
 
 def read_period(option: str, text: str) -> timedelta:
-    """Return a duration such as ``30s`` or ``2h``.
-
-    :raises UsageProblem: the text is not a duration.
-    """
+    """Return a duration such as ``30s`` or ``2h``."""
     try:
         return parse_duration(text)
     except ValueError as problem:
@@ -30,10 +27,7 @@ def read_period(option: str, text: str) -> timedelta:
 
 
 def read_poll(text: str) -> timedelta:
-    """Return the value of ``--poll``, a pause between two reads.
-
-    :raises UsageProblem: the text is not a duration, or zero.
-    """
+    """Return the value of ``--poll``, a pause between two reads, which is not zero."""
     try:
         return check_poll(read_period("--poll", text))
     except ValueError as problem:
@@ -41,10 +35,7 @@ def read_poll(text: str) -> timedelta:
 
 
 def read_time(option: str, text: str | None, now: datetime) -> datetime | None:
-    """Return a time in ISO 8601 (UTC unless it has an offset), or a duration before now.
-
-    :raises UsageProblem: the text is neither.
-    """
+    """Return a time in ISO 8601 (UTC unless it has an offset), or a duration before now."""
     if text is None:
         return None
     try:
@@ -61,11 +52,7 @@ def read_time(option: str, text: str | None, now: datetime) -> datetime | None:
 
 
 def read_object(option: str, text: str | None, example: str) -> dict[str, Any]:
-    """Return a JSON object; ``{}`` without a text.
-
-    :param example: such an object.
-    :raises UsageProblem: the text is not one.
-    """
+    """Return a JSON object, such as the example; ``{}`` without a text."""
     if text is None:
         return {}
     try:
@@ -80,14 +67,13 @@ def read_object(option: str, text: str | None, example: str) -> dict[str, Any]:
 def find(
     get: Callable[[str], T], ids_beginning: Callable[..., Sequence[str]], given: str, what: str, length: int = ID_LENGTH
 ) -> T:
-    """Return what has this id, or the only thing whose id begins with the text.
+    """Return what has this id, or the only thing whose id begins with the text, which has at least 8 characters.
 
     :param get: returns what has a whole id; raises an error if there is nothing.
     :param ids_beginning: returns the ids that begin with a text, up to a ``limit``.
     :param what: the id for people, with its article.
     :param length: of a whole id.
     :raises AmbiguousId: there are several.
-    :raises UsageProblem: the text has less than 8 characters.
     """
     wanted = given.strip().lower()
     if not HEXADECIMAL.fullmatch(wanted):

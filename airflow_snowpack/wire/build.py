@@ -226,15 +226,11 @@ class VerificationShape(Shape):
 
 
 def run_body(run: BuildRun, current_run: str | None) -> Body:
-    """Return the JSON of a run.
-
-    :param current_run: the run that readers see.
-    """
+    """Return the JSON of a run; ``current_run`` is the one that readers see."""
     return RunShape.encode(run, current=run.run_id == current_run)
 
 
 def seen_body(seen: RunInspection, current_run: str | None) -> Body:
-    """Return the JSON of a run with a page of its shards."""
     return RunSeenShape.encode(
         seen.run,
         current=seen.run.run_id == current_run,
@@ -246,7 +242,6 @@ def seen_body(seen: RunInspection, current_run: str | None) -> Body:
 
 
 def cleanup_body(dataset: str, actions: Sequence[CleanupAction], *, dry_run: bool, done: bool = True) -> Body:
-    """Return the JSON of what cleanup deleted, or would delete."""
     return CleanupShape.encode(
         None,
         dataset=dataset,
@@ -288,7 +283,6 @@ DATASETS: Listing[BuildDataset] = Listing(
 
 
 def build_runs(current_run: str | None) -> Listing[BuildRun]:
-    """Return how a list of runs is written."""
     return Listing(
         "runs",
         lambda run: run_body(run, current_run),

@@ -10,7 +10,6 @@ from airflow_snowpack.wire.shape import From, Shape
 
 
 def by_value(counts: Mapping[Any, int]) -> dict[str, int]:
-    """Return counts by the values of their keys."""
     return {key.value: number for key, number in counts.items()}
 
 

@@ -87,7 +87,6 @@ class DroppedShape(Shape):
 
 
 def collected_body(collected: Collected, *, dry_run: bool) -> Body:
-    """Return the JSON of what a pass of the collector did, or would do."""
     return {
         "dry_run": dry_run,
         "runs": collected.runs,

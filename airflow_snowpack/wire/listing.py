@@ -84,16 +84,12 @@ class Listing(Generic[T]):
         """Return a page of the list as JSON.
 
         :param next_: where the page after this one begins; ``None`` for the last page.
-        :param more: what else the JSON has.
         """
         return {self.name: [self.body(item) for item in items], **more, "next": next_}
 
 
 def cut(found: Sequence[T], limit: int, place: Callable[[T], Any]) -> tuple[Sequence[T], Any]:
-    """Split what a query for ``limit + 1`` entries found into a page and the place of its last entry.
-
-    :returns: the place is ``None`` when there is no page after this one.
-    """
+    """Split the result of a query for ``limit + 1`` entries into a page and the place of the next one, if any."""
     shown = found[:limit]
     return shown, place(shown[-1]) if len(found) > limit else None
 

@@ -117,10 +117,7 @@ def over_time(outcomes: Sequence[ReplayOutcome]) -> Column[ReplayOutcome]:
 
 
 def sparkline(outcome: ReplayOutcome, top: int) -> str:
-    """Return the files over time as a line of blocks.
-
-    :param top: how many files the highest block means.
-    """
+    """Return the files over time as a line of blocks, of which the highest means ``top`` files."""
     points = outcome.points
     if not points or not top:
         return ""
@@ -137,5 +134,4 @@ def sparkline(outcome: ReplayOutcome, top: int) -> str:
 
 
 def _each(replay: TableReplay, text: Callable[[ReplayOutcome], str]) -> str:
-    """Return a value of each policy, in their order."""
     return " / ".join(text(outcome) for outcome in replay.outcomes)

@@ -97,11 +97,7 @@ def _shape_in(annotation: Any) -> tuple[type[Shape] | None, bool]:
 
 
 def page_shape(name: str, about: str, entries: str, shape: type[Shape], kind: type = str) -> type[Shape]:
-    """Return the shape of a page of a list.
-
-    :param entries: the name of the list.
-    :param kind: of the cursor of the next page.
-    """
+    """Return the shape of a page of a list with the name ``entries``, whose cursors are of this kind."""
     fields: dict[str, Any] = {
         entries: (list[shape], ...),  # type: ignore[valid-type]  # mypy takes no types from values
         "next": (kind | None, Field(description="The `cursor` of the next page.")),

@@ -76,7 +76,6 @@ def queue_chart(samples: Sequence[QueueSample]) -> QueueChart:
         return round(HEIGHT - BOTTOM - height(value), 1)
 
     def path(values: list[int]) -> str:
-        """From each sample's left edge to its right one, up and down in between."""
         ends = (f"V{y(value)}H{QUEUE_LEFT + step * (i + 1):.1f}" for i, value in enumerate(values))
         return f"M{QUEUE_LEFT} {y(values[0])}" + "".join(ends)
 
@@ -248,10 +247,7 @@ class LineChart(Chart):
 
 
 def column_chart(values: Sequence[tuple[str, float, str]], *, width: int = WIDTH) -> ColumnChart:
-    """Draw labels, values and tooltips as columns.
-
-    :param width: of the drawing; a narrow one keeps its labels readable in a narrow place.
-    """
+    """Draw labels, values and tooltips as columns. In a narrow place, a narrow drawing keeps its labels readable."""
     y, levels = _axis(max((value for _, value, _ in values), default=0), BELOW)
     step = (width - LEFT - RIGHT) / max(len(values), 1)
     wide = min(step - GAP, WIDEST)
@@ -264,7 +260,7 @@ def column_chart(values: Sequence[tuple[str, float, str]], *, width: int = WIDTH
 
 
 def line_chart(series: Sequence[Series], *, width: int = WIDTH) -> LineChart:
-    """Draw series over the time that they have together; at least one of them has a point. ``width`` as for columns."""
+    """Draw series over the time that they have together; at least one of them has a point."""
     moments = [at for each in series for at, _ in each.points]
     first, last = min(moments), max(moments)
     span = (last - first).total_seconds() or 1.0
@@ -291,10 +287,7 @@ def line_chart(series: Sequence[Series], *, width: int = WIDTH) -> LineChart:
 
 
 def _axis(most: float, below: int) -> tuple[Callable[[float], float], Marks]:
-    """Return the height of a value, and the horizontal lines.
-
-    :param below: the room below the base.
-    """
+    """Return the height of a value and the horizontal lines, with this room below the base."""
     top = rounded_up(max(1, round(most)))
 
     def height(value: float) -> float:
@@ -305,15 +298,11 @@ def _axis(most: float, below: int) -> tuple[Callable[[float], float], Marks]:
 
 
 def counted(label: str, count: int, noun: str) -> tuple[str, float, str]:
-    """Return a column of a count."""
     return label, count, f"{label}: {number(count)} {noun}"
 
 
 def size_chart(file_sizes: Sequence[int], *, width: int = WIDTH) -> ColumnChart:
-    """Draw how many data files there are by size.
-
-    :param file_sizes: as :attr:`TableHealth.file_sizes` has them.
-    """
+    """Draw how many data files there are by size, as :attr:`TableHealth.file_sizes` counts them."""
     sizes = [counted(size_range(place), count, "data files") for place, count in enumerate(file_sizes)]
     return column_chart(sizes, width=width)
 

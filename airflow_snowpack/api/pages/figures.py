@@ -56,10 +56,7 @@ DELETED = {
 
 
 def figures(result: ActionResult, *, dry_run: bool = False) -> list[Figure]:
-    """Return the charts of one action.
-
-    :param dry_run: the numbers are what it would do.
-    """
+    """Return the charts of one action, or of what a dry run of it would change."""
     return list(_figures(result.metrics, dry_run))
 
 

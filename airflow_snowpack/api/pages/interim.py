@@ -32,6 +32,5 @@ def interim(page: Here) -> HTMLResponse:
 
 
 def _can_be_dropped(table: InterimTable) -> bool:
-    """Return whether a user may release the table: it is preserved and has no consumers."""
     kept = table.preservation is Preservation.FULL or table.is_named
     return kept and table.state is TableState.READY and not (table.pins or table.readers or table.silent_readers)

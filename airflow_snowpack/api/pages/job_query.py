@@ -43,10 +43,7 @@ class JobQuery:
 
     @classmethod
     def read(cls, params: QueryParams, *, catalog: str, now: datetime) -> "JobQuery":
-        """From the address; empty parameters, as an untouched form sends them, narrow nothing.
-
-        :param now: the moment that a period counts back from.
-        """
+        """Read the address, with periods back from ``now``. Empty parameters, as an untouched form sends them, narrow nothing."""
         values = {name: _text(params.get(name, "")) for name in NAMES}
         values["dag_id"] = values["dag_id"] or _text(params.get("dag", ""))
         statuses = [status for status in dict.fromkeys(params.getlist("status")) if status]
@@ -57,7 +54,6 @@ class JobQuery:
             return cls(given, JobFilter(), str(problem))
 
     def value(self, name: str) -> str:
-        """One parameter, empty when it is not given."""
         return next((value for given, value in self.given if given == name), "")
 
     @property
@@ -65,16 +61,13 @@ class JobQuery:
         return bool(self.given)
 
     def to_url(self, **changes: str | None) -> str:
-        """The query of an address with these parameters changed or, with ``None``, left out."""
+        """Return the query of an address with these parameters changed or, with ``None``, left out."""
         kept = [(name, value) for name, value in self.given if name not in changes]
         new = [(name, value) for name, value in changes.items() if value is not None]
         return urlencode([*kept, *new])
 
     def to_api(self, until: datetime) -> str:
-        """The same filter for ``/jobs/batch/…``, pinned to the jobs that there were when the page was made.
-
-        :param until: that moment.
-        """
+        """Return the same filter for ``/jobs/batch/…``, limited to the jobs that existed when the page was made."""
         which = self.filter
         narrowed = {
             "table": which.table.dotted if which.table else None,

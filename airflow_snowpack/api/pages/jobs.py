@@ -50,7 +50,6 @@ class JobRow:
 
     @property
     def took(self) -> timedelta | None:
-        """From its start to its end, once it has one."""
         job = self.job
         return job.completed_at - job.started_at if job.started_at and job.completed_at else None
 
@@ -86,7 +85,7 @@ def jobs(page: Here) -> HTMLResponse:
 
 
 def progress(job: Job) -> list[tuple[str, str]]:
-    """Each action with its outcome: ``succeeded`` and so on, ``running`` or ``waiting``."""
+    """Return each action with its outcome: ``succeeded`` and so on, ``running`` or ``waiting``."""
     outcomes = {result.action: result.outcome.value for result in job.results}
     done = [(action, outcomes.get(action, "waiting")) for action in job.actions]
     if job.status is JobStatus.RUNNING:

@@ -65,7 +65,7 @@ def lineage(page: Here) -> HTMLResponse:
 
 
 def summary(operation: Operation) -> str:
-    """What more is known of an operation, in a line."""
+    """Return what else is recorded about an operation, in a line."""
     detail = dict(operation.detail)
     action, message = detail.pop("action", None), detail.pop("message", None)
     if action is not None:
@@ -131,7 +131,6 @@ class LineageChart:
 
 
 def lineage_chart(graph: LineageGraph, now: datetime) -> LineageChart:
-    """Place the tables and draw the lines."""
     columns = _ordered(graph)
     tallest = max(len(column) for column in columns.values())
     height = tallest * (HEIGHT + BETWEEN_ROWS) - BETWEEN_ROWS

@@ -87,13 +87,11 @@ def environment(*packages: str) -> Environment:
 
 
 def template(name: str) -> Template:
-    """The template of this name, compiled once."""
     return environment("airflow_snowpack.api.pages").get_template(name)
 
 
 @cache
 def content(name: str) -> bytes:
-    """Return a file of ``static/``."""
     return files("airflow_snowpack.api.pages").joinpath("static", name).read_bytes()
 
 
@@ -103,7 +101,6 @@ def versioned(name: str) -> str:
 
 
 def moment_ago(moment: datetime, now: datetime) -> Markup:
-    """Return a moment as how long ago it was."""
     return _time(moment, "ago", humanize.ago(moment, now))
 
 
@@ -135,7 +132,6 @@ def _with_code(text: str) -> Markup:
 
 
 def plain_action(action: str) -> str:
-    """An action's name in words."""
     return action.replace("_", " ")
 
 

@@ -83,11 +83,7 @@ def airflow_root(request: Request) -> str | None:
 
 
 def task_link(owner: str | None, airflow: str | None) -> str | None:
-    """Return the address of a task instance, or ``None`` when the owner is none or no Airflow is there to show it.
-
-    :param owner: see :class:`TaskRef`.
-    :param airflow: see :func:`airflow_root`.
-    """
+    """Return the address of a task instance; ``None`` when there is no owner, or no Airflow to show it."""
     ref = TaskRef.parse(owner)
     if ref is None or airflow is None:
         return None
@@ -97,10 +93,7 @@ def task_link(owner: str | None, airflow: str | None) -> str | None:
 
 
 def run_link(dag_id: str, run_id: str | None, airflow: str | None) -> str | None:
-    """Return the address of a DAG run, or ``None`` when there is no run or no Airflow to show it.
-
-    :param airflow: see :func:`airflow_root`.
-    """
+    """Return the address of a DAG run; ``None`` when there is no run, or no Airflow to show it."""
     if run_id is None or airflow is None:
         return None
     return f"{airflow}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}"

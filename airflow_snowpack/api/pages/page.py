@@ -58,7 +58,6 @@ class HtmlPage:
         return self.request.query_params.get(name, "").replace("\x00", "").strip()[:LONGEST]
 
     def filter(self, *names: str) -> dict[str, str]:
-        """Return these parameters of the address."""
         return {name: self.asked(name) for name in names}
 
     def choice(self, name: str, choices: Container[str]) -> str:
@@ -90,7 +89,6 @@ class HtmlPage:
     ) -> HTMLResponse:
         """Return the page of a list, whose template extends ``list.html``.
 
-        :param asked: its filter.
         :param found: the entries, and the cursor of the page after this one.
         :param narrowed: whether an empty list has entries without the filter; ``None``: if there is any filter.
         """
@@ -102,10 +100,7 @@ class HtmlPage:
     def render_states(
         self, name: str, title: str, states: type[State], read: Callable[[str | None, State | None], ListPage[Any]], **values: Any
     ) -> HTMLResponse:
-        """Return the page of a list that the address narrows to a state.
-
-        :param read: returns the page of the list that begins at a cursor, of one state or of all.
-        """
+        """Return the page of a list that the address narrows to a state; ``read`` takes a cursor and the state."""
         asked = {"state": self.choice("state", list(states))}
         found = self.listed(lambda cursor: read(cursor, states(asked["state"]) if asked["state"] else None))
         return self.render_list(name, title, asked, (found.items, found.next), states=choices_of(states), **values)
@@ -115,17 +110,14 @@ class HtmlPage:
         return AuditTrail(self.services.jobs.store).latest(CHANGES, subject=subject)
 
     def redirect(self, address: str) -> RedirectResponse:
-        """Redirect to an address below ``/ui``."""
         return RedirectResponse(f"{root_of(self.request)}/ui/{address}")
 
     def of_short_id(
         self, kind: str, given: str, ids_beginning: Callable[..., Sequence[str]], several: str
     ) -> RedirectResponse | None:
-        """Redirect from a short id, as lists show it, to the page of its only match, or to a list of several matches.
+        """Redirect from a short id, as lists show it, to the page of its only match, or to a list of ``several`` matches.
 
         :param kind: the pages of these ids, such as ``jobs``.
-        :param ids_beginning: returns the ids that begin with a text, up to a ``limit``.
-        :param several: the address of the list.
         :returns: ``None`` when no id is longer than the given one and begins with it, or when it is too short.
         """
         found = ids_beginning(given, limit=2) if SHORT_ID.fullmatch(given) else ()

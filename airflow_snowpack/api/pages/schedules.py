@@ -176,7 +176,6 @@ def _may_start(page: HtmlPage, dag_id: str) -> bool:
 
 
 def _runs(page: HtmlPage, schedule: str, limit: int) -> list[tuple[LaunchedRun, str | None]]:
-    """Return the newest runs of a schedule, each with its address in Airflow."""
     runs = read_runs(page.services.jobs.store, schedule, limit=limit)
     return [(run, run_link(run.dag_id, run.run_id, page.airflow)) for run in runs]
 
@@ -245,7 +244,6 @@ def progress(trigger: Judgement, joined: str | None = None, depth: int = 0) -> l
 
 
 def rules(explanation: Explanation) -> list[ConstraintRow]:
-    """The constraints of a schedule in their order."""
     checked = explanation.pending is not None and explanation.pending.state is PendingState.CONSTRAINT
     reasons = explanation.pending.reasons[1:] if explanation.pending is not None and checked else ()
     found = []

@@ -152,7 +152,6 @@ def _placed(span: Span, start: datetime, total: float) -> Span:
 
 
 def _attempts(history: Iterable[HistoryEntry]) -> dict[str, int]:
-    """The number of each attempt by its fence."""
     claims = (entry for entry in history if entry.event in CLAIMS and entry.attempt_id)
     return {str(entry.attempt_id): int(entry.detail.get("attempt", 0)) for entry in claims}
 

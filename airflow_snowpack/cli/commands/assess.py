@@ -73,7 +73,6 @@ def named_tables(hook: IcebergCatalogHook, catalog: Catalog, args: Namespace, le
 
 
 def _resume_path(args: Namespace) -> Path:
-    """Return the file that the user names, or one beside the report."""
     if args.resume:
         return Path(args.resume)
     return Path(f"{args.html}.resume") if args.html else Path(RESUME_FILE)
@@ -103,14 +102,12 @@ def _report(args: Namespace, found: Assessment) -> None:
 
 
 def _nothing(args: Namespace, found: Assessment) -> str:
-    """Return what people read in place of an empty list."""
     if not found.rows:
         return none_of("tables", filters=(args.database, args.search), empty="The catalog has no tables.")
     return "No table needs maintenance." if not all(row.problem for row in found.rows) else "No table could be read."
 
 
 def summary_of(found: Assessment) -> str:
-    """Return the result in a few sentences."""
     unreadable = len(found.of(State.UNREADABLE))
     need = "needs" if 1 in (len(found.in_need), len(found.rows)) else "need"
     tables = f"{number(len(found.in_need))} of {plural(len(found.rows), 'table')} {need} maintenance"

@@ -22,7 +22,6 @@ from airflow_snowpack.wire.listing import Column, Listing
 
 @ends_cleanly
 def upgrade(args: Namespace) -> None:
-    """``db upgrade``: run the missing migrations."""
     log_to_stderr()
     with SnowpackHook(args.store_conn_id) as hook, hook.unchecked_store() as store:
         upgrade_schema(store)
@@ -31,7 +30,6 @@ def upgrade(args: Namespace) -> None:
 
 @ends_cleanly
 def check(args: Namespace) -> None:
-    """``db check``: check that the store can be used as it is."""
     with SnowpackHook(args.store_conn_id) as hook:
         url = hook.url()
         check_folder(url)
@@ -52,7 +50,6 @@ def _missing_file(url: URL) -> Path | None:
 
 @command
 def prune(args: Namespace, here: CommandContext) -> None:
-    """``db prune``: delete old rows that nothing needs."""
     older_than = read_period("--older-than", args.older_than)
     if not args.dry_run:
         confirm(f"Delete the rows that are older than {duration(older_than)} and no longer needed?", yes=args.yes)

@@ -95,7 +95,6 @@ class Examined:
         return self.store_hook.store()
 
     def close(self) -> None:
-        """Close what was opened."""
         self.store_hook.close()
 
 
@@ -113,7 +112,6 @@ FINDINGS: Listing[CheckResult] = Listing(
 
 @ends_cleanly
 def examine(args: Namespace) -> ExitCode | None:
-    """``doctor``"""
     log_to_stderr()
     examined = Examined(args.store_conn_id, args.catalog_conn_id, args.spark_conn_id, start_spark=not args.no_spark)
     findings = diagnose(examined)
@@ -346,7 +344,6 @@ CHECKS: tuple[Callable[[Examined], CheckResult], ...] = (
 
 
 def diagnose(examined: Examined) -> list[CheckResult]:
-    """Run every check."""
     try:
         return [_run(check, examined) for check in CHECKS]
     finally:

@@ -40,10 +40,6 @@ def list_pending(args: Namespace, here: CommandContext) -> None:
 
 
 def _amounts(given: list[str]) -> dict[str, int]:
-    """Return ``["records=900"]`` as a mapping.
-
-    :raises UsageProblem: one of them is not a name with a whole number.
-    """
     amounts = {}
     for each in given:
         name, _, number = each.partition("=")

@@ -145,7 +145,6 @@ def _it(count: int) -> str:
 
 
 def _source(args: Namespace) -> ImageBuild:
-    """:raises InvalidImageBuild, UsageProblem: an argument cannot be used."""
     values = {}
     for given in args.build_arg or ():
         name, separator, value = given.partition("=")

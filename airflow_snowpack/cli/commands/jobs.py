@@ -58,10 +58,7 @@ def list_jobs(args: Namespace, here: CommandContext) -> None:
 
 
 def _filter(args: Namespace, here: CommandContext) -> JobFilter:
-    """Return the filter of the arguments; a table's name matches in every catalog.
-
-    :raises InvalidTableName, UsageProblem: an argument that cannot be used.
-    """
+    """Return the filter of the arguments; a table's name matches in every catalog."""
     return JobFilter(
         table=None if args.table is None else here.catalog_hook.table_name(args.table),
         statuses=frozenset(JobStatus(status) for status in args.status or ()),
@@ -100,10 +97,7 @@ def rerun(args: Namespace, here: CommandContext) -> ExitCode | None:
 
 
 def _change(args: Namespace, here: CommandContext, question: str | None, change: Callable[[Job], Job], done: str) -> ExitCode:
-    """Change each job.
-
-    :param question: asked before, with the jobs in place of ``{}``; ``None`` for no question.
-    """
+    """Change each job, after a confirmation if there is a question, which has ``{}`` in place of the jobs."""
     found, unknown = each(args.job_ids, here.job)
     jobs = {job.job_id: job for job in found}
     if jobs and question is not None:

@@ -76,20 +76,11 @@ def schema(args: Namespace) -> None:
 
 
 def _policies(here: CommandContext, args: Namespace) -> Policies:
-    """Return the policies of the file that the command names, or of the setting's.
-
-    :raises PoliciesNotFound: the file cannot be read.
-    :raises InvalidPolicies: it has problems.
-    """
     return here.policies if args.policies is None else Policies.load(Path(args.policies))
 
 
 def _tables(here: CommandContext, *, stored: bool) -> Iterator[TableFacts]:
-    """Yield all tables of the catalog with what is known of each.
-
-    :param stored: take the properties of the stored health where there is one.
-    :raises CatalogUnreachable: the catalog cannot be listed.
-    """
+    """Yield the facts of all tables of the catalog; with ``stored``, from their stored health where there is one."""
     here.inventory.refresh()
     names = list(_names(here))
     records = here.installation.health_records.get(names) if stored else {}

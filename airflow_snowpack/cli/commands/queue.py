@@ -89,11 +89,7 @@ def release(args: Namespace, here: CommandContext) -> None:
 
 
 def _find_lock(here: CommandContext, table: TableName, holder: str | None) -> TableLock | None:
-    """Return the lock of the table with this name, in any catalog.
-
-    :raises NotTheHolder: another holder has it.
-    :raises UsageProblem: tables of several catalogs have this name and are locked, and the holder does not identify one.
-    """
+    """Return the lock of the table with this name, in any catalog."""
     named = [lock for lock in here.jobs.locks.list() if lock.table.dotted == table.dotted]
     matching = [lock for lock in named if holder is None or _is_holder(holder, lock)]
     if holder is not None and named and not matching:

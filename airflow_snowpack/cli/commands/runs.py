@@ -88,7 +88,6 @@ def run(args: Namespace, here: CommandContext) -> None:
 
 
 def print_started(args: Namespace, pending: PendingRun) -> None:
-    """Print a run that is being started."""
     if is_for_people(args.output):
         print(f"{pending.dag_id} starts as {pending.run_id}.")
     else:
@@ -96,7 +95,6 @@ def print_started(args: Namespace, pending: PendingRun) -> None:
 
 
 def _declared(args: Namespace) -> RegisteredRun:
-    """:raises InvalidRun: the arguments cannot be used."""
     values = {name: getattr(args, name) for name in ("cron", "tz", "preservation", "enabled", "description")}
     return RegisteredRun(args.run, args.dag_id, read_object("--conf", args.conf, CONF_EXAMPLE), **values)
 

@@ -66,10 +66,7 @@ def find_problems(
     missing_dags: Collection[str],
     missing_assets: Collection[str] = (),
 ) -> list[SourceFinding]:
-    """Return the problems of the sources of these schedules, and of the scheduler.
-
-    :raises CatalogUnreachable: the catalog does not answer, or cannot be used.
-    """
+    """Return the problems of the sources of these schedules, and of the scheduler."""
     store = here.schedules.store
     load = cache(partial(reach_catalog, args.catalog_conn_id))
     name, now = here.settings.catalog_name, store.clock()
@@ -162,11 +159,7 @@ def _summary(report: SyncReport, *, dry_run: bool) -> str:
 
 
 def declared_in(paths: list[str], settings: Settings) -> list[Schedule]:
-    """Return the schedules of these files and folders, or of the DAGs folder; each only once.
-
-    :raises UnreadableFile: there is no such file.
-    :raises InvalidSchedule: a file declares something that is not a schedule.
-    """
+    """Return the schedules of these files and folders, or of the DAGs folder; each only once."""
     found: list[Schedule] = []
     for path in [Path(path) for path in paths] or [dags_folder()]:
         if not path.exists():

@@ -114,11 +114,7 @@ def run(args: Namespace, here: CommandContext) -> None:
 
 
 def _read(file: str) -> list[Schedule]:
-    """Return the schedules of a file, or of standard input.
-
-    :raises UnreadableFile: there is no such file.
-    :raises InvalidSchedule: it declares something that is not a schedule.
-    """
+    """Return the schedules of a file, or of standard input."""
     name = "standard input" if file == STDIN else Path(file).name
     try:
         text = sys.stdin.read() if file == STDIN else Path(file).read_text(encoding="utf-8")

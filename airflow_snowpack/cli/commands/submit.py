@@ -43,7 +43,6 @@ def submit(args: Namespace, here: CommandContext) -> ExitCode | None:
 
 
 def _add_way_out(here: CommandContext, refused: TableLocked) -> None:
-    """Add the command that helps to the error."""
     lock = refused.lock
     try:
         holder = short_id(here.jobs.get(lock.holder).job_id)
@@ -69,7 +68,6 @@ def _read_request(args: Namespace, here: CommandContext) -> MaintenanceRequest:
 
 
 def _read_options(text: str | None) -> dict[str, Any]:
-    """:raises UsageProblem: the text is not a JSON object of objects."""
     options = read_object("--options", text, EXAMPLE)
     if not all(isinstance(values, dict) for values in options.values()):
         raise UsageProblem(f"--options needs an object for each action, such as '{EXAMPLE}'.")

@@ -91,10 +91,7 @@ def show(args: Namespace, here: CommandContext) -> ExitCode | None:
 
 
 def _health(here: CommandContext, table: TableName) -> tuple[TableHealth | None, str | None]:
-    """Return the health, or why it cannot be read: the rest of the output does not need it.
-
-    :raises TableNotFound: the catalog answers, and has no such table.
-    """
+    """Return the health, or why it cannot be read: the rest of the output does not need it."""
     try:
         return here.installation.read_health(table, load_table(here.inventory.catalog(), table)), None
     except (CatalogUnreachable, TableUnreadable) as problem:

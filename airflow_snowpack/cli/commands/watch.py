@@ -58,10 +58,7 @@ def watch_job(args: Namespace, here: CommandContext, job: Job) -> ExitCode:
 
 
 def read_periods(args: Namespace) -> tuple[timedelta, timedelta | None]:
-    """Return the pause between two polls, and how long to watch at most.
-
-    :raises UsageProblem: one of them is not a duration, or the pause is zero.
-    """
+    """Return the pause between two polls, and how long to watch at most."""
     return read_poll(args.poll), None if args.timeout is None else read_period("--timeout", args.timeout)
 
 

@@ -33,11 +33,6 @@ MOST_RUNS = 200
 
 
 def assessment_page(found: Assessment, summary: str, nothing: str) -> str:
-    """Return the report as HTML.
-
-    :param summary: one sentence or two.
-    :param nothing: what is in place of an empty list.
-    """
     return render(
         "assessment.html",
         title=f"Tables of {found.catalog}",
@@ -70,7 +65,6 @@ def _figures(found: Assessment) -> list[Figure]:
 
 
 def replay_page(found: Replay, every: timedelta) -> str:
-    """Return the report as HTML."""
     ranked = sorted(found.tables, key=lambda table: -max(outcome.bytes_rewritten for outcome in table.outcomes))
     return render(
         "replay.html",
@@ -102,7 +96,6 @@ def _environment() -> Environment:
 
 
 def render(template: str, **values: Any) -> str:
-    """Return the HTML of a report."""
     # It is part of this package and contains no end tag, so it needs no escaping.
     style = Markup(content("page.css").decode())
     return _environment().get_template(template).render(style=style, **values)
