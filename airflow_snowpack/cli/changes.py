@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from airflow_snowpack.cli.errors import Declined, Unconfirmed
+from airflow_snowpack.cli.errors import NothingDone, UsageProblem
 from airflow_snowpack.cli.output import DATA, is_for_people, note, print_data
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode, code_of, common_code
@@ -32,16 +32,18 @@ class Named(Protocol):
 def confirm(question: str, *, yes: bool) -> None:
     """Require a confirmation, unless ``--yes`` was passed. The prompt goes to stderr.
 
-    :raises Declined: the answer was not yes.
-    :raises Unconfirmed: there is no terminal to ask on.
+    :raises NothingDone: the answer was not yes.
+    :raises UsageProblem: there is no terminal to ask on.
     """
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Unconfirmed(question)
+        raise UsageProblem(
+            f"{question} There is no terminal for the prompt, so nothing was done. Pass --yes to skip this prompt."
+        )
     print(f"{question} (y/n) ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Declined
+        raise NothingDone("Cancelled: nothing was done.")
 
 
 def each(

@@ -21,7 +21,7 @@ from functools import cached_property, wraps
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.builds.manager import BuildManager
-from airflow_snowpack.cli.errors import NoAirflow
+from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.values import find
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode, code_of
@@ -158,11 +158,15 @@ def airflow_rest(args: Namespace, settings: Settings, wanted: str) -> AirflowRes
     A command is not a task, so Airflow's REST API is its only way to read DAG runs.
 
     :param wanted: what the command needs to know, for people.
-    :raises NoAirflow: no connection is named.
+    :raises UsageProblem: no connection is named.
     """
     conn_id = args.airflow_conn_id or settings.airflow_conn_id
     if conn_id is None:
-        raise NoAirflow(wanted)
+        raise UsageProblem(
+            f"No connection to Airflow's REST API is named, and only Airflow knows {wanted}. Nothing was done. "
+            "Pass --airflow-conn-id, or set [snowpack] airflow_conn_id, to a connection of the type http with the address of "
+            "the API server, a user and a password."
+        )
     return AirflowRest.from_connection(conn_id)
 
 

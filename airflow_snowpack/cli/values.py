@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from airflow_snowpack.cli.errors import AmbiguousId, UsageProblem
+from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.durations import parse_duration
 from airflow_snowpack.worker.process import check_poll
 
@@ -73,7 +73,6 @@ def find(
     :param ids_beginning: returns the ids that begin with a text, up to a ``limit``.
     :param what: the id for people, with its article.
     :param length: of a whole id.
-    :raises AmbiguousId: there are several.
     """
     wanted = given.strip().lower()
     if not HEXADECIMAL.fullmatch(wanted):
@@ -84,5 +83,6 @@ def find(
         raise UsageProblem(f"{given!r} is too short for {what}. Pass at least its first {SHORTEST_ID} characters.")
     matches = ids_beginning(wanted, limit=MATCHES_SHOWN + 1)
     if len(matches) > 1:
-        raise AmbiguousId(given, f"{what.partition(' ')[2]}s", matches[:MATCHES_SHOWN], more=len(matches) > MATCHES_SHOWN)
+        several = ", ".join(matches[:MATCHES_SHOWN]) + (" and more" if len(matches) > MATCHES_SHOWN else "")
+        raise UsageProblem(f"{given!r} is the beginning of several {what.partition(' ')[2]}s: {several}. Pass more characters.")
     return get(matches[0] if matches else given)

@@ -10,12 +10,13 @@ from functools import partial
 from pathlib import Path
 
 from airflow_snowpack.cli.context import ends_cleanly
-from airflow_snowpack.cli.errors import NoToken, WeakToken
+from airflow_snowpack.cli.errors import UnusableToken
 from airflow_snowpack.hooks.services import open_services
 from airflow_snowpack.settings import Settings
 
 TOKEN_VARIABLE = "SNOWPACK_API_TOKEN"
 LEAST_LENGTH = 16
+HOW_TO_PASS = f", and pass it in a file (--token-file), in the environment variable {TOKEN_VARIABLE}, or as [snowpack] api_token."
 
 
 @ends_cleanly
@@ -38,17 +39,16 @@ def serve(args: Namespace) -> None:
 def read_token(file: str | None) -> str:
     """Return the token: from the file, the environment, or Airflow's configuration, whichever comes first.
 
-    :raises NoToken: there is no token.
-    :raises WeakToken: it is too short.
+    :raises UnusableToken: there is no token, or it is too short.
     """
     if file is not None:
         token = _read_file(file)
     else:
         token = os.environ.get(TOKEN_VARIABLE, "").strip() or (Settings.load().api_token or "")
     if not token:
-        raise NoToken(TOKEN_VARIABLE)
+        raise UnusableToken("The API needs a token.", HOW_TO_PASS)
     if len(token) < LEAST_LENGTH:
-        raise WeakToken(len(token), LEAST_LENGTH)
+        raise UnusableToken(f"The API's token has {len(token)} characters and needs at least {LEAST_LENGTH}.")
     return token
 
 
@@ -56,4 +56,4 @@ def _read_file(file: str) -> str:
     try:
         return Path(file).read_text().strip()
     except (OSError, UnicodeDecodeError) as problem:
-        raise NoToken(TOKEN_VARIABLE, f"The token file {file} cannot be read: {problem}.") from problem
+        raise UnusableToken(f"The token file {file} cannot be read: {problem}.", HOW_TO_PASS) from problem

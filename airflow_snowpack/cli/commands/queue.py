@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from airflow_snowpack.cli.changes import confirm
 from airflow_snowpack.cli.context import CommandContext, command
-from airflow_snowpack.cli.errors import NotTheHolder, UsageProblem
+from airflow_snowpack.cli.errors import NothingDone, UsageProblem
 from airflow_snowpack.cli.output import is_for_people, print_list, print_one, print_page
 from airflow_snowpack.cli.values import HEXADECIMAL, ID_LENGTH, SHORTEST_ID
 from airflow_snowpack.exit_code import ExitCode
@@ -93,7 +93,7 @@ def _find_lock(here: CommandContext, table: TableName, holder: str | None) -> Ta
     named = [lock for lock in here.jobs.locks.list() if lock.table.dotted == table.dotted]
     matching = [lock for lock in named if holder is None or _is_holder(holder, lock)]
     if holder is not None and named and not matching:
-        raise NotTheHolder(named[0], holder)
+        raise NothingDone(f"{table.dotted} is locked by {named[0].holder}, not by {holder!r}. Nothing was released.")
     if len(matching) > 1:
         holders = ", ".join(f"{lock.holder} in {catalog_label(lock.table.catalog, lock.table.catalog_id)}" for lock in matching)
         raise UsageProblem(f"{table.dotted} is locked in several catalogs: by {holders}. Name the holder of one: --holder …")

@@ -10,7 +10,7 @@ import pytest
 from command_line import Run
 
 from airflow_snowpack.builds.registry.runs import BuildRegistry
-from airflow_snowpack.cli.errors import NoToken, WeakToken
+from airflow_snowpack.cli.errors import UnusableToken
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.jobs import Jobs
 
@@ -57,14 +57,14 @@ def test_a_token_file_that_cannot_be_read_or_is_empty_is_refused(tmp_path: Path,
     from airflow_snowpack.cli.commands import api
 
     monkeypatch.setenv(api.TOKEN_VARIABLE, TOKEN)  # what was asked for is the file, and nothing else
-    with pytest.raises(NoToken, match="cannot be read"):
+    with pytest.raises(UnusableToken, match="cannot be read"):
         api.read_token(str(tmp_path / "nothing"))
     empty = tmp_path / "empty"
     empty.write_text("\n")
-    with pytest.raises(NoToken):
+    with pytest.raises(UnusableToken, match="needs a token"):
         api.read_token(str(empty))
     empty.write_text(TOKEN[1:])
-    with pytest.raises(WeakToken):
+    with pytest.raises(UnusableToken, match="has 15 characters"):
         api.read_token(str(empty))
 
 
