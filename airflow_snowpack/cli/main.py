@@ -62,7 +62,7 @@ TABLES = GroupCommand("tables", "The tables of the catalog and their health", (
             example="tables list --database demo --order need"),
     command("show", "tables.show", "Show the health of a table, from its metadata", a.TABLE, a.CATALOG_CONN_ID,
             example="tables show demo.flights"),
-    command("plan", "plan.plan", "Show which actions tables need now and why, what those take, and why the others are skipped",
+    command("plan", "tables.plan", "Show which actions tables need now and why, what those take, and why the others are skipped",
             a.PLANNED_TABLES, a.CATALOG_CONN_ID,
             example="tables plan demo.flights demo.airports"),
     command("refresh", "tables.refresh", "List the catalog again, for all users of the list of tables", a.CATALOG_CONN_ID,

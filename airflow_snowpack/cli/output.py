@@ -22,6 +22,7 @@ from rich.text import Text
 from tabulate import tabulate  # type: ignore[import-untyped]  # it ships no types
 
 from airflow_snowpack.wire.listing import Column, Listing
+from airflow_snowpack.wire.shape import Body
 from airflow_snowpack.wire.tone import Tone, tone_of
 
 T = TypeVar("T")
@@ -107,6 +108,14 @@ def print_one(output: str, data: Any, fields: Mapping[str, object]) -> None:
             print(f"{name}\t{_plain(value)}")
         else:
             console().print(Text(f"{name:<{width}}", "dim").append_text(_text(value)), soft_wrap=True)
+
+
+def print_result(output: str, text: str, data: Body, fields: Mapping[str, object] | None = None) -> None:
+    """Print what a command did or found: a text for people, the value for programs."""
+    if is_for_people(output):
+        print(text)
+    else:
+        print_one(output, data, data if fields is None else fields)
 
 
 def filled(fields: Mapping[str, object]) -> dict[str, object]:

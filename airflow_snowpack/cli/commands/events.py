@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.errors import UsageProblem
-from airflow_snowpack.cli.output import is_for_people, print_one, print_page
+from airflow_snowpack.cli.output import print_page, print_result
 from airflow_snowpack.cli.values import read_object
 from airflow_snowpack.scheduling import EventLog, PendingQueue, PendingState, check_scheduler, send_event
 from airflow_snowpack.wire.listing import cut
@@ -22,13 +22,9 @@ def list_events(args: Namespace, here: CommandContext) -> None:
 def send(args: Namespace, here: CommandContext) -> None:
     amounts, detail = _amounts(args.amount or []), read_object("--detail", args.detail, '{"batch": "2026-11-21"}')
     sent = send_event(here.jobs.store, here.actor, args.name, amounts, detail, source_id=args.source_id)
-    findings = check_scheduler(here.jobs.store)
-    if is_for_people(args.output):
-        print(f"{sent.recorded.event.key} is event {sent.recorded.id}" + (", which was sent before." if sent.again else "."))
-        for finding in findings:  # nothing counts the event before one is started
-            print(finding)
-    else:
-        print_one(args.output, body := RecordedEventShape.encode(sent.recorded), body)
+    text = f"{sent.recorded.event.key} is event {sent.recorded.id}" + (", which was sent before." if sent.again else ".")
+    findings = check_scheduler(here.jobs.store)  # nothing counts the event before one is started
+    print_result(args.output, "\n".join([text, *map(str, findings)]), RecordedEventShape.encode(sent.recorded))
 
 
 @command

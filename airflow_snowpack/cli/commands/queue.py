@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from airflow_snowpack.cli.changes import confirm
 from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.errors import NothingDone, UsageProblem
-from airflow_snowpack.cli.output import is_for_people, print_list, print_one, print_page
+from airflow_snowpack.cli.output import is_for_people, print_list, print_one, print_page, print_result
 from airflow_snowpack.cli.values import HEXADECIMAL, ID_LENGTH, SHORTEST_ID
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.hooks.api_client import AirflowRest
@@ -44,14 +44,10 @@ def sweep(args: Namespace, here: CommandContext) -> ExitCode | None:
         report = sweep_all(here.installation, states, here.actor)
         here.report_role(Role.SWEEPER, timedelta(minutes=5), "airflow snowpack sweep")
         folders = Exchanges(here.settings.runner_folder).sweep()
-    if is_for_people(args.output):
-        print(_swept(report))
-        if folders:
-            print(f"Removed {plural(len(folders), 'exchange folder')} of killed tasks.")
-    else:
-        body = SweepShape.encode(report)
-        fields = {name: value if isinstance(value, bool) else ",".join(value) for name, value in body.items()}
-        print_one(args.output, body, fields)
+    left = f"\nRemoved {plural(len(folders), 'exchange folder')} of killed tasks." if folders else ""
+    body = SweepShape.encode(report)
+    fields = {name: value if isinstance(value, bool) else ",".join(value) for name, value in body.items()}
+    print_result(args.output, _swept(report) + left, body, fields)
     return ExitCode.TRY_LATER if report.paused else None
 
 
@@ -106,11 +102,8 @@ def _is_holder(given: str, lock: TableLock) -> bool:
 
 
 def _print_release(args: Namespace, released: TableLock | None, text: str) -> None:
-    if is_for_people(args.output):
-        print(text)
-        return
     body = ReleaseShape.encode(None, released=released is not None, lock=released)
-    print_one(args.output, body, {"released": str(released is not None).lower()})
+    print_result(args.output, text, body, {"released": str(released is not None).lower()})
 
 
 @command
@@ -129,15 +122,12 @@ def drain_status(args: Namespace, here: CommandContext) -> None:
 
 
 def _print_drain(output: str, state: DrainState, now: datetime) -> None:
-    if not is_for_people(output):
-        body = DrainShape.encode(state)
-        print_one(output, body, body)
-        return
     since = f", {ago(state.since, now)}" if state.since else ""
     by = f" by {state.by}" if state.by else ""
     reason = f" ({state.reason})" if state.reason else ""
     effect = "New maintenance is refused, and no job is claimed or swept." if state.on else "Maintenance is accepted."
-    print(f"Drain mode is {'on' if state.on else 'off'}{since}{by}{reason}. {effect}")
+    text = f"Drain mode is {'on' if state.on else 'off'}{since}{by}{reason}. {effect}"
+    print_result(output, text, DrainShape.encode(state))
 
 
 @command

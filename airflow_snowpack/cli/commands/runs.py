@@ -7,7 +7,7 @@ import yaml
 
 from airflow_snowpack.cli.changes import change_each, changing, confirm, deleting, discards
 from airflow_snowpack.cli.context import CommandContext, command
-from airflow_snowpack.cli.output import DATA, is_for_people, print_data, print_one, print_page, printable
+from airflow_snowpack.cli.output import DATA, is_for_people, print_data, print_one, print_page, print_result, printable
 from airflow_snowpack.cli.values import read_object
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago
@@ -88,10 +88,7 @@ def run(args: Namespace, here: CommandContext) -> None:
 
 
 def print_started(args: Namespace, pending: PendingRun) -> None:
-    if is_for_people(args.output):
-        print(f"{pending.dag_id} starts as {pending.run_id}.")
-    else:
-        print_one(args.output, body := PendingShape.encode(pending), body)
+    print_result(args.output, f"{pending.dag_id} starts as {pending.run_id}.", PendingShape.encode(pending))
 
 
 def _declared(args: Namespace) -> RegisteredRun:

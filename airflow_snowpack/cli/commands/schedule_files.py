@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from airflow_snowpack.assets import condition_leaves
 from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.errors import UnreadableFile
-from airflow_snowpack.cli.output import DATA, is_for_people, log_to_stderr, note, print_data, print_one, print_rows
+from airflow_snowpack.cli.output import DATA, is_for_people, log_to_stderr, note, print_data, print_result, print_rows
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.hooks.dag_files import dags_folder
@@ -127,12 +127,10 @@ def sync(args: Namespace, here: CommandContext) -> None:
     findings = _warnings(args, here, declared, gone)
     for finding in findings:
         note(f"Warning: {finding}")
-    if is_for_people(args.output):
-        print(_summary(report, dry_run=args.dry_run))
-    else:
-        body = SyncShape.encode(report)
-        fields = {name: ",".join(value) if isinstance(value, list) else value for name, value in body.items()}
-        print_one(args.output, body | {"problems": [FindingShape.encode(finding) for finding in findings]}, fields)
+    body = SyncShape.encode(report)
+    fields = {name: ",".join(value) if isinstance(value, list) else value for name, value in body.items()}
+    problems = [FindingShape.encode(finding) for finding in findings]
+    print_result(args.output, _summary(report, dry_run=args.dry_run), body | {"problems": problems}, fields)
 
 
 def _warnings(args: Namespace, here: CommandContext, declared: list[Schedule], gone: set[str]) -> list[SourceFinding]:

@@ -3,9 +3,9 @@
 from argparse import Namespace
 from datetime import datetime
 
-from airflow_snowpack.cli.changes import confirm
+from airflow_snowpack.cli.changes import confirm, each
 from airflow_snowpack.cli.context import CommandContext, command
-from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_page, print_rows
+from airflow_snowpack.cli.output import DATA, filled, note, print_data, print_one, print_page, print_result, print_rows
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, duration, number, percent, plural, size
 from airflow_snowpack.iceberg import CatalogUnreachable, TableHealth, TableName, TableUnreadable, load_table
@@ -14,6 +14,7 @@ from airflow_snowpack.inventory import Condition, InventoryState, forget_catalog
 from airflow_snowpack.jobs import Job, JobFilter, TableExplanation, explain_tables
 from airflow_snowpack.maintenance import table_list
 from airflow_snowpack.wire.job import JOBS
+from airflow_snowpack.wire.plan import DECISIONS, PLANS
 from airflow_snowpack.wire.shape import seconds_since
 from airflow_snowpack.wire.table import (
     PARTITIONS,
@@ -55,21 +56,16 @@ def list_tables(args: Namespace, here: CommandContext) -> None:
 @command
 def refresh(args: Namespace, here: CommandContext) -> None:
     state, now = here.inventory.refresh(), here.now
-    if is_for_people(args.output):
-        print(f"The catalog has {plural(state.tables, 'table')}.")
-    else:
-        body = InventoryCountShape.encode(state, age_seconds=seconds_since(state.refreshed_at, now))
-        print_one(args.output, body, body)
+    body = InventoryCountShape.encode(state, age_seconds=seconds_since(state.refreshed_at, now))
+    print_result(args.output, f"The catalog has {plural(state.tables, 'table')}.", body)
 
 
 @command
 def forget(args: Namespace, here: CommandContext) -> None:
     confirm(f"Forget where the tables of {args.catalog} have their files, and no longer protect these files?", yes=args.yes)
     tables = forget_catalog(here.installation.store, args.catalog, actor=here.actor)
-    if is_for_people(args.output):
-        print(f"Forgot {plural(tables, 'table')} of {args.catalog}.")
-    else:
-        print_one(args.output, {"catalog": args.catalog, "tables": tables}, {"catalog": args.catalog, "tables": tables})
+    text = f"Forgot {plural(tables, 'table')} of {args.catalog}."
+    print_result(args.output, text, {"catalog": args.catalog, "tables": tables})
 
 
 @command
@@ -88,6 +84,21 @@ def show(args: Namespace, here: CommandContext) -> ExitCode | None:
         return None
     note(problem)
     return ExitCode.UNREACHABLE
+
+
+@command
+def plan(args: Namespace, here: CommandContext) -> ExitCode:
+    planner, catalog = here.planner, here.inventory.catalog()
+    tables = [here.table(name) for name in dict.fromkeys(args.tables)]
+    plans, code = each(tables, lambda table: planner.plan(load_table(catalog, table), table))
+    if args.output in DATA:
+        print_data(args.output, PLANS.page(plans, None))
+        return code
+    for place, made in enumerate(plans):
+        if args.output == "table":
+            print("\n" * bool(place) + f"{made.table.dotted}: score {made.score} of 100")
+        print_rows(args.output, DECISIONS.columns, made.decisions, here.now)
+    return code
 
 
 def _health(here: CommandContext, table: TableName) -> tuple[TableHealth | None, str | None]:
