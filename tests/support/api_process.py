@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import sys
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 TOKEN = "a-token-for-tests"
 
 
-def build(store_url: str, lake: Path):  # type: ignore[no-untyped-def]  # the type is FastAPI's, which loads only here
+def build(store_url: str, lake: Path, timeout: timedelta = timedelta(seconds=5)):  # type: ignore[no-untyped-def]  # the type is FastAPI's, which loads only here
+    """Build the app; tests that are not about outages give a request longer than a busy machine needs."""
     from airflow_snowpack.api import Services, TokenAuth, build_app
     from airflow_snowpack.iceberg import CatalogConfig
     from airflow_snowpack.installation import Installation
@@ -21,10 +23,11 @@ def build(store_url: str, lake: Path):  # type: ignore[no-untyped-def]  # the ty
     from airflow_snowpack.store import Deadlines, open_store
 
     def open_services() -> Services:
-        store = open_store(store_url, deadlines=Deadlines())
-        return Services(Installation(store), Inventory(store, "lake", CatalogConfig.embedded(lake).load), DEFAULT_ORDER)
+        store = open_store(store_url, deadlines=Deadlines.within(timeout))
+        inventory = Inventory(store, "lake", CatalogConfig.embedded(lake).load)
+        return Services(Installation(store), inventory, DEFAULT_ORDER, timeout=timeout)
 
-    return build_app(open_services, TokenAuth(TOKEN))
+    return build_app(open_services, TokenAuth(TOKEN), timeout)
 
 
 def tell_modules() -> None:

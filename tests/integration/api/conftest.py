@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -202,7 +203,7 @@ def database_on(postgres_url: str) -> Iterator[str]:
 def _server(store_url: str, lake_folder: Path) -> Iterator[Server]:
     with Store(open_engine(store_url)) as store:
         upgrade_schema(store)
-    app = build(store_url, lake_folder)
+    app = build(store_url, lake_folder, timedelta(minutes=5))
     with _served(app) as url:
         yield Server(app, url)
 

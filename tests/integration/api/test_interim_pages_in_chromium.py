@@ -106,12 +106,6 @@ def test_interim_tables_are_filtered_looked_at_and_let_go_of_by_keys(world: Worl
     assert [(entry.actor, entry.via) for entry in AuditTrail(world.store).latest()] == [("vera", "page")]
 
 
-def test_the_page_of_interim_tables_can_be_read_by_everybody_and_is_run_by_nobody(made: MadeInterim, page: Page) -> None:
-    looks_right(page, "/ui/interim")
-    looks_right(page, f"/ui/interim?{urlencode({'dag': HOSTILE, 'run': HOSTILE})}")
-    assert page.get_by_label("DAG run of the producer").input_value() == HOSTILE
-
-
 @pytest.mark.usefixtures("runs")
 def test_registered_runs_are_found_switched_started_and_unregistered_by_keys(world: World, page: Page) -> None:
     from playwright.sync_api import expect
@@ -151,11 +145,6 @@ def test_registered_runs_are_found_switched_started_and_unregistered_by_keys(wor
     assert entries == [(change, "vera") for change in ("unregister_run", "run_registered", "enable_run", "disable_run")]
 
 
-@pytest.mark.usefixtures("runs")
-def test_the_page_of_registered_runs_can_be_read_by_everybody_and_is_run_by_nobody(page: Page) -> None:
-    looks_right(page, "/ui/runs")
-
-
 @pytest.fixture
 def images(world: World) -> MadeImages:
     """Images in every state, and one in whose Dockerfile, error and log is whatever a repository may have."""
@@ -189,13 +178,6 @@ def test_images_are_filtered_opened_and_forgotten_by_keys(world: World, images: 
     ]
 
 
-def test_the_pages_of_images_can_be_read_by_everybody_and_are_run_by_nobody(images: MadeImages, page: Page) -> None:
-    looks_right(page, "/ui/images")
-    for key in images.keys:
-        if images.builds.get(key).dockerfile == HOSTILE:
-            looks_right(page, f"/ui/images/{key}")
-
-
 def test_a_removal_is_approved_and_run_by_keys(world: World, page: Page) -> None:
     from playwright.sync_api import expect
 
@@ -215,9 +197,12 @@ def test_a_removal_is_approved_and_run_by_keys(world: World, page: Page) -> None
     assert changes == [("vera", "page", "submit"), ("vera", "page", "approve_removal")]
 
 
-def test_the_pages_of_removals_can_be_read_by_everybody_and_are_run_by_nobody(world: World, page: Page) -> None:
-    table = TableName("lake", "analytics", "orders")
-    hostile = plan_removal(world.store, table, first=f"s3://lake/{HOSTILE}{'x' * 300}")
-    Removals(world.store).reject(hostile.removal_id, actor=Actor(HOSTILE, "cli"), comment=HOSTILE)
-    looks_right(page, "/ui/removals")
-    looks_right(page, f"/ui/removals/{hostile.removal_id}")
+@pytest.mark.usefixtures("made", "runs")
+def test_these_pages_can_be_read_by_everybody_and_are_run_by_nobody(world: World, images: MadeImages, page: Page) -> None:
+    removal = plan_removal(world.store, TableName("lake", "analytics", "orders"), first=f"s3://lake/{HOSTILE}{'x' * 300}")
+    Removals(world.store).reject(removal.removal_id, actor=Actor(HOSTILE, "cli"), comment=HOSTILE)
+    (image,) = [key for key in images.keys if images.builds.get(key).dockerfile == HOSTILE]
+    for path in ("runs", "images", f"images/{image}", "removals", f"removals/{removal.removal_id}", "interim"):
+        looks_right(page, f"/ui/{path}")
+    looks_right(page, f"/ui/interim?{urlencode({'dag': HOSTILE, 'run': HOSTILE})}")
+    assert page.get_by_label("DAG run of the producer").input_value() == HOSTILE

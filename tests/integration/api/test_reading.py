@@ -99,12 +99,8 @@ def test_only_a_finished_job_is_deleted_and_then_it_is_gone(api: httpx.Client) -
     ):
         assert (answer.status_code, answer.json()["error"]) == (404, "job_not_found")
     assert api.get("/jobs").json() == []
-
-
-def test_what_is_no_job_is_not_found(api: httpx.Client) -> None:
     for job_id in ("nothing", "%00", "..%2F..", "a" * 300, "%ED%A0%80", "%F0%9F%8C%B2"):
-        assert (job_id, api.get(f"/jobs/{job_id}").status_code) == (job_id, 404)
-        assert api.delete(f"/jobs/{job_id}").status_code == 404
+        assert (job_id, api.get(f"/jobs/{job_id}").status_code, api.delete(f"/jobs/{job_id}").status_code) == (job_id, 404, 404)
 
 
 def test_a_rerun_asks_for_the_same_again_and_a_dry_run_stays_one(api: httpx.Client) -> None:
@@ -169,6 +165,7 @@ UNUSABLE = (
     {"table": "page_views"},
     {"table": "a;b.c"},
     {"search": "\x00"},
+    {"search": ""},  # it would narrow nothing
     {"dag": "a\x00"},
     {"dry_run": "perhaps"},
     {"since": "yesterday"},
@@ -274,10 +271,6 @@ def test_one_job_that_can_never_be_done_again_does_not_keep_a_batch_from_the_oth
     finally:
         catalog.drop_table("broken.t")
     assert (answer["done"], len(answer["refused"]), answer["next"]) == (2, 1, None)
-
-
-def test_an_empty_search_is_refused_as_it_would_narrow_nothing(api: httpx.Client) -> None:
-    assert api.post("/jobs/batch/delete?search=").status_code == 422
 
 
 def test_a_batch_in_drain_mode_says_so(api: httpx.Client) -> None:

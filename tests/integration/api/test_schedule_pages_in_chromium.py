@@ -26,7 +26,9 @@ def page(world: World, made: Made, open_page: Callable[..., Page]) -> Page:
     return open_page(app_of(world, SomebodyIs("vera")))
 
 
-def test_a_schedule_is_suspended_resumed_and_run_from_the_list(page: Page, made: Made, world: World) -> None:
+def test_a_schedule_is_suspended_resumed_and_run_from_the_list_and_deleted_after_a_question(
+    page: Page, made: Made, world: World
+) -> None:
     from playwright.sync_api import expect
 
     page.goto("/ui/schedules")
@@ -44,6 +46,13 @@ def test_a_schedule_is_suspended_resumed_and_run_from_the_list(page: Page, made:
     assert changes == ["create_schedule", "suspend_schedule", "resume_schedule", "run_schedule"]
     assert {entry.via for entry in AuditTrail(world.store).of("schedule:counts")[1:]} == {"page"}
 
+    page.goto("/ui/schedules/launched")
+    page.get_by_role("button", name="Delete").click()
+    expect(page.locator("#confirm-text")).to_contain_text("Its pending runs are discarded.")
+    page.locator("#confirm-go").click()
+    page.wait_for_url("**/ui/schedules")
+    assert "launched" not in [one.schedule.name for one in made.schedules.list()]
+
 
 def test_progress_comes_by_itself_and_the_keys_lead_from_page_to_page(page: Page, made: Made) -> None:
     from playwright.sync_api import expect
@@ -59,15 +68,3 @@ def test_progress_comes_by_itself_and_the_keys_lead_from_page_to_page(page: Page
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_contain_text("cannot_start")
-
-
-def test_deleting_asks_first_and_leads_back_to_the_list(page: Page, made: Made) -> None:
-    from playwright.sync_api import expect
-
-    page.goto("/ui/schedules/launched")
-    page.get_by_role("button", name="Delete").click()
-    expect(page.locator("#confirm-text")).to_contain_text("Its pending runs are discarded.")
-    page.locator("#confirm-go").click()
-    page.wait_for_url("**/ui/schedules")
-
-    assert "launched" not in [one.schedule.name for one in made.schedules.list()]

@@ -50,11 +50,6 @@ def test_without_the_token_only_the_probes_answer(api: httpx.Client, app: FastAP
                 assert answer.json()["error"] == "not_authenticated"
 
 
-def test_with_the_token_every_route_answers(api: httpx.Client, app: FastAPI) -> None:
-    for method, path in every_route(app):
-        assert api.request(method, path).status_code not in (401, 403, 405, 500)
-
-
 def test_every_answer_has_the_content_policy_and_is_not_cached(api: httpx.Client) -> None:
     for answer in (api.get("/jobs"), api.get("/jobs/nothing"), api.get("/nothing"), api.put("/jobs"), api.get("/healthz")):
         assert answer.headers["content-security-policy"] == CONTENT_POLICY
