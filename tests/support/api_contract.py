@@ -42,5 +42,14 @@ def document() -> dict[str, Any]:
     return document_of(build_app(not_open, TokenAuth("x")), "/snowpack")
 
 
+def written(contract: dict[str, dict[str, Any]]) -> str:
+    """Return the contract as JSON with a line for each operation and each schema, so that a change of one is a line."""
+    sections = (
+        f'"{name}": {{\n' + ",\n".join(f" {json.dumps(key)}: {json.dumps(entries[key])}" for key in sorted(entries)) + "\n}"
+        for name, entries in contract.items()
+    )
+    return "{" + ",\n".join(sections) + "}\n"
+
+
 if __name__ == "__main__":
-    STORED.write_text(json.dumps(contract_of(document()), indent=1, sort_keys=True) + "\n")
+    STORED.write_text(written(contract_of(document())))
