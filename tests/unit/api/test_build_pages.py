@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builds_world import FAILED, FIRST, SECOND, SELECTED, THIRD, WRITING, Built, make_builds
 from built_runs import everything
 from page_reading import Browser, row, words
-from pages_world import SomebodyIs, World
+from pages_world import World
 
-from airflow_snowpack.api import User
 from airflow_snowpack.api.pages.charts import MOST_BARS, skew_chart
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.json_format import read_attempt
@@ -22,16 +20,10 @@ from airflow_snowpack.builds.model import ShardAttemptResult
 from airflow_snowpack.builds.publish import publish
 from airflow_snowpack.store import Actor
 
-PAGES = ("/ui/builds", "/ui/builds/flights", "/ui/builds/flights?plan=yes", f"/ui/builds/flights/runs/{THIRD}")
-
 
 @pytest.fixture
 def made(world: World, tmp_path: Path) -> Built:
     return make_builds(world.store, tmp_path)
-
-
-def test_an_installation_without_builds_says_how_to_begin(browser: Browser) -> None:
-    assert "No builds yet" in words(browser.get("/ui/builds"))
 
 
 def test_the_list_tells_what_readers_of_each_dataset_see_and_a_dataset_has_its_runs_and_their_states(
@@ -40,7 +32,6 @@ def test_the_list_tells_what_readers_of_each_dataset_see_and_a_dataset_has_its_r
     page = browser.get("/ui/builds")
     assert SECOND in row(page, "flights")
     assert row(page, "empty").startswith("empty \u2013 \u2013")
-    assert "No more datasets" in words(browser.get("/ui/builds?cursor=flights"))
 
     page = browser.get("/ui/builds/flights")
     for run_id, state in (
@@ -58,13 +49,7 @@ def test_the_list_tells_what_readers_of_each_dataset_see_and_a_dataset_has_its_r
     assert "rolled back" in said
     assert "by ada" in said
 
-    for path in (*PAGES, f"/ui/builds/flights/runs/{FAILED}", "/ui/audit"):
-        assert "<script>alert" not in browser.get(path).text
-        assert "onerror=alert(2)>" not in browser.get(path).text
-
     for path, title in (
-        ("/ui/builds/nothing", "Dataset not found"),
-        ("/ui/builds/..%2Fx", "Dataset not found"),
         ("/ui/builds/flights/runs/nothing", "Build not found"),
         ("/ui/builds/flights?cursor=nothing", "Build not found"),
     ):
@@ -73,18 +58,11 @@ def test_the_list_tells_what_readers_of_each_dataset_see_and_a_dataset_has_its_r
         assert title in answer.text
 
 
-def test_only_published_runs_can_be_served_and_only_editors_see_the_buttons(
-    browser: Browser, made: Built, auth: SomebodyIs
-) -> None:
+def test_only_published_runs_can_be_served(browser: Browser, made: Built) -> None:
     page = browser.get("/ui/builds/flights").text
     offered = re.findall(r'data-body=\'\{"to": "(\w+)"\}\'', page.replace("&#34;", '"'))
     assert offered == [THIRD, FIRST]
     assert 'data-url="/builds/flights/runs' in browser.get(f"/ui/builds/flights/runs/{SELECTED}").text
-    auth.user = User("rudi", may_edit=False)
-    for path in (*PAGES, f"/ui/builds/flights/runs/{SELECTED}"):
-        shown = browser.get(path).text
-        assert "data-method" not in shown
-        assert ("You have read-only access" in shown) is (path != "/ui/builds")
 
 
 def test_what_cleanup_would_delete_is_looked_at_on_demand(browser: Browser, made: Built) -> None:
@@ -167,12 +145,8 @@ def test_each_shard_has_a_bar_until_there_are_too_many(made: Built) -> None:
 
 
 def test_the_audit_trail_leads_to_the_dataset(browser: Browser, made: Built, world: World) -> None:
-    world.services.builds().rollback("flights", FIRST, actor=_vera())
+    world.services.builds().rollback("flights", FIRST, actor=Actor("vera", "page"))
     page = browser.get("/ui/audit")
     assert 'href="/ui/builds/flights"' in page.text
     assert "rolled back" in words(page)
     assert "vera" in words(browser.get("/ui/builds/flights"))
-
-
-def _vera() -> Any:
-    return Actor("vera", "page")

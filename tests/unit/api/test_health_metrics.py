@@ -12,7 +12,7 @@ from airflow_snowpack.api.metrics import Metrics
 from airflow_snowpack.maintenance.fleet.budget import Budget
 from airflow_snowpack.maintenance.fleet.model import PlanningClaim
 
-TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds")
+TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds", "payments.transactions")
 
 
 def scraped(world: World) -> dict[str, float]:
@@ -26,12 +26,14 @@ def scraped(world: World) -> dict[str, float]:
 
 def test_tables_are_counted_by_their_condition_with_the_age_of_the_oldest_health(world: World) -> None:
     nothing = {f"snowpack_tables {condition}": 0.0 for condition in ("unreadable", "sick", "fair", "healthy", "not_read")}
-    assert scraped(world) == {**nothing, "snowpack_tables not_read": 3, "snowpack_table_locks": 0}
+    assert scraped(world) == {**nothing, "snowpack_tables not_read": 4, "snowpack_table_locks": 0}
     keep(world, TABLES[0], made_health())
     world.clock.move(hours=2)
     keep(world, TABLES[1], sick_health(partitions=2, small=4_000))
+    keep(world, "analytics.dropped", sick_health())
+    world.installation.health_records.unreadable(world.table(TABLES[3]), "", "A manifest is missing.")
     found = scraped(world)
-    assert (found["snowpack_tables healthy"], found["snowpack_tables fair"], found["snowpack_tables not_read"]) == (1, 1, 1)
+    assert [found[f"snowpack_tables {each}"] for each in ("healthy", "fair", "sick", "unreadable", "not_read")] == [1, 1, 0, 1, 1]
     assert found["snowpack_table_health_oldest_seconds"] == 7_200
 
 

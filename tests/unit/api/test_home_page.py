@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from health_pages_world import keep
 from made_health import made_health, sick_health
-from page_reading import HOSTILE, Browser, words
-from pages_world import SomebodyIs, World, compacted, did
+from page_reading import Browser, words
+from pages_world import World, compacted, did
 
 from airflow_snowpack.jobs import ActionOutcome, Job
 from airflow_snowpack.jobs.withdrawal import withdraw
@@ -72,15 +72,6 @@ def test_a_group_of_failures_is_run_again_with_the_jobs_that_no_newer_job_has_re
     assert "Re-run 2 jobs" in words(page)
     assert "1 job of a table with a newer job is left out of the re-run." in words(page)
     assert f"Locked now, so that a re-run is refused: {TABLES[1]}." in words(page)
-
-
-def test_a_reader_sees_the_failures_and_no_button(world: World, auth: SomebodyIs, browser: Browser) -> None:
-    fail(world, TABLES[0], HOSTILE)
-    auth.user = SomebodyIs("rita", may_edit=False).user
-    page = browser.text("/ui/")
-    assert "data-rerun" not in page
-    assert HOSTILE not in page
-    assert "&lt;script&gt;" in page
 
 
 def test_an_address_of_the_list_of_tables_that_was_here_leads_to_it(browser: Browser) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from made_images import ERROR, HOLDER, HOSTILE, SCORE, WAITING, ImageMaker, MadeImages, make_images
+from made_images import ERROR, HOLDER, SCORE, WAITING, ImageMaker, MadeImages, make_images
 from page_reading import Browser, row, words
-from pages_world import SomebodyIs, World
-
-from airflow_snowpack.api import User
+from pages_world import World
 
 pytestmark = pytest.mark.one_database
 
@@ -19,13 +17,8 @@ def made(world: World) -> MadeImages:
     return make_images(world.store)
 
 
-def test_an_installation_without_images_explains_where_they_come_from(browser: Browser) -> None:
-    assert "build=ImageBuild(…)" in words(browser.get("/ui/images"))
-    assert "No matching images" in words(browser.get("/ui/images?state=failed"))
-
-
-def test_each_image_shows_its_commit_why_it_is_not_ready_and_to_editors_the_button_that_forgets_it(
-    browser: Browser, made: MadeImages, auth: SomebodyIs
+def test_each_image_shows_its_commit_why_it_is_not_ready_and_the_button_that_forgets_it(
+    browser: Browser, made: MadeImages
 ) -> None:
     page = browser.get("/ui/images")
     assert re.findall(r'<tr data-key="(\w+)">', page.text) == made.keys
@@ -47,11 +40,6 @@ def test_each_image_shows_its_commit_why_it_is_not_ready_and_to_editors_the_butt
     offered = re.findall(r'data-method="DELETE" data-url="/images/(\w+)"', browser.get("/ui/images").text)
     assert offered == made.keys
     assert f'data-url="/images/{made.ready.key}"' in browser.get(f"/ui/images/{made.ready.key}").text
-    auth.user = User("rudi", may_edit=False)
-    for path in ("/ui/images", f"/ui/images/{made.ready.key}"):
-        page = browser.get(path).text
-        assert "data-method" not in page
-        assert "You have read-only access" in page
 
 
 def test_an_image_has_its_error_its_log_and_its_facts_and_a_short_key_leads_to_it(browser: Browser, made: MadeImages) -> None:
@@ -67,10 +55,7 @@ def test_an_image_has_its_error_its_log_and_its_facts_and_a_short_key_leads_to_i
     ready = words(browser.get(f"/ui/images/{made.ready.key}"))
     assert f"Reference {made.ready.reference}" in ready
     assert "Build arguments PYTHON" in ready
-    assert browser.get(f"/ui/images/{'0' * 64}").status_code == 404
-
     assert browser.get(f"/ui/images/{made.failed.key[:12]}").headers["location"] == f"/ui/images/{made.failed.key}"
-    assert browser.get("/ui/images/<script>").status_code == 404
 
 
 def test_the_page_of_an_image_has_its_manual_changes(browser: Browser, made: MadeImages, world: World) -> None:
@@ -78,17 +63,3 @@ def test_the_page_of_an_image_has_its_manual_changes(browser: Browser, made: Mad
     key = ImageMaker(world.store).request(made.failed.remote, made.failed.commit, "next-model")
     assert key == made.failed.key
     assert re.search(r"jana forgot it via cli, just now", words(browser.get(f"/ui/images/{key}")))
-
-
-def test_what_comes_from_outside_is_text(browser: Browser, world: World) -> None:
-    maker = ImageMaker(world.store)
-    key = maker.request(dockerfile=HOSTILE)
-    maker.fail(maker.begin(key), HOSTILE, HOSTILE)
-    maker.begin(maker.request(dockerfile=f"other/{HOSTILE}"), HOSTILE)
-    maker.begin(maker.request())
-    maker.wait(HOSTILE)
-    for path in ("/ui/images", *(f"/ui/images/{each.key}" for each in maker.builds.list().items)):
-        page = browser.get(path)
-        assert page.status_code == 200
-        assert "<script>alert(1)" not in page.text
-        assert "<img src=x" not in page.text

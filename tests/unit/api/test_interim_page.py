@@ -5,21 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
-from interim_world import DAG, HOSTILE, MadeInterim, holder, make_interim
-from page_reading import Browser, row, words
-from pages_world import SomebodyIs, World
-
-from airflow_snowpack.api import User
+from interim_world import DAG, MadeInterim, make_interim
+from page_reading import Browser, row
+from pages_world import World
 
 
 @pytest.fixture
 def made(world: World) -> MadeInterim:
     return make_interim(world.store)
-
-
-def test_an_installation_without_interim_tables_explains_where_they_come_from(browser: Browser) -> None:
-    assert "@task.snowpack" in words(browser.get("/ui/interim"))
-    assert "No matching interim tables" in words(browser.get("/ui/interim?dag=other"))
 
 
 def test_each_table_has_its_producer_its_consumers_and_what_the_collector_does_and_filters_narrow(
@@ -42,21 +35,7 @@ def test_each_table_has_its_producer_its_consumers_and_what_the_collector_does_a
     assert made.needed.table_id not in browser.get(f"/ui/interim?dag={DAG}&run=r2").text
     assert row(browser.get("/ui/interim?cursor=bent&state=lost"), made.kept.table_id)
 
-    who = holder(HOSTILE, run_id=HOSTILE, dag_id=HOSTILE)
-    made.registry.begin(who, catalog="lake", output=HOSTILE)
-    for path in ("/ui/interim", f"/ui/interim?dag={HOSTILE}&run={HOSTILE}"):
-        page = browser.get(path)
-        assert page.status_code == 200
-        assert "<script>alert(1)" not in page.text
-        assert "<img src=x" not in page.text
 
-
-def test_only_preserved_or_named_tables_can_be_dropped_and_only_by_editors(
-    browser: Browser, made: MadeInterim, auth: SomebodyIs
-) -> None:
+def test_only_preserved_or_named_tables_can_be_dropped(browser: Browser, made: MadeInterim) -> None:
     offered = re.findall(r'data-method="DELETE" data-url="/interim/(\w+)"', browser.get("/ui/interim").text)
     assert sorted(offered) == sorted([made.kept.table_id, made.named.table_id])
-    auth.user = User("rudi", may_edit=False)
-    page = browser.get("/ui/interim").text
-    assert "data-method" not in page
-    assert "You have read-only access" in page

@@ -12,14 +12,12 @@ import httpx
 import pytest
 from app_client import AppClient, ok, refused
 from page_reading import words
-from pages_world import SomebodyIs, World
+from pages_world import World
 from planned_removals import STRANGE, plan_removal, quarantine_removal
 
-from airflow_snowpack.api import User
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance.removals.model import Removal
-from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.removal import RemovalItemsShape, RemovalsShape
 
@@ -71,39 +69,22 @@ def test_an_approved_removal_is_run_by_a_job_and_each_change_is_audited(api: App
     assert "was rejected" in refused(api("POST", f"{path}/approve"), 409, "removal_not_possible")["detail"]
 
 
-def test_a_missing_removal_is_a_404_and_a_viewer_reads_the_list_and_decides_nothing(
-    api: AppClient, planned: Removal, auth: SomebodyIs, world: World
-) -> None:
+@pytest.mark.usefixtures("planned")
+def test_a_missing_removal_is_a_404(api: AppClient) -> None:
     for removal_id in ["0" * 32, "0" * 31, "A" * 32, "no%00id", ""]:
         for path in (f"/removals/{removal_id}", f"/removals/{removal_id}/items", f"/removals/{removal_id}/items.csv"):
             refused(api("GET", path), 404, "removal_not_found")
         refused(api("POST", f"/removals/{removal_id}/approve"), 404, "removal_not_found")
 
-    auth.user = User("rudi", may_edit=False)
-    path = f"/removals/{planned.removal_id}"
-    ok(api("GET", path))
-    for change in ("approve", "reject", "run", "restore"):
-        refused(api("POST", f"{path}/{change}"), 403, "forbidden")
-    refused(api("POST", "/tables/db/orders/restore"), 403, "forbidden")
-    assert Removals(world.store).get(planned.removal_id).decided_by is None
-    for page in ("/ui/removals", f"/ui{path}"):
-        html = api("GET", page, accept="text/html").text
-        assert "data-url" not in html
-        assert "read-only access" in html
-
 
 def test_the_pages_show_what_would_be_deleted_and_what_a_person_may_do(api: AppClient, world: World) -> None:
-    empty = words(api("GET", "/ui/removals", accept="text/html"))
-    assert "No removals" in empty
     removal = plan_removal(world.store, ORDERS, files=450)
     listed = words(api("GET", "/ui/removals", accept="text/html"))
     assert f"{removal.removal_id[:12]} db. orders awaiting approval 450 orphan files, 450.0 KiB" in listed
-    assert "No matching removals" in words(api("GET", "/ui/removals?state=failed", accept="text/html"))
 
     short = api("GET", f"/ui/removals/{removal.removal_id[:12]}", accept="text/html")
     assert short.headers["location"] == f"/ui/removals/{removal.removal_id}"
     page = api("GET", f"/ui/removals/{removal.removal_id}", accept="text/html")
-    assert "<script>alert" not in page.text
     assert f'data-url="/removals/{removal.removal_id}/approve"' in page.text
     assert 'href="?cursor=200"' in page.text
     last = api("GET", f"/ui/removals/{removal.removal_id}?cursor=400", accept="text/html").text

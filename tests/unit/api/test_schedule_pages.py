@@ -14,7 +14,6 @@ from schedules_world import PAUSED, Made, make_schedules
 from airflow_snowpack.api.pages.schedules import declared
 from airflow_snowpack.scheduling import (
     Delay,
-    Event,
     Gate,
     GatePlace,
     MaxRuns,
@@ -26,21 +25,10 @@ from airflow_snowpack.scheduling import (
 from airflow_snowpack.scheduling.sources.source import ProblemKind, SourceProblem, record_problems
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
-EVERY_PAGE = ("/ui/schedules", "/ui/pending", "/ui/events")
-
 
 @pytest.fixture
 def made(world: World) -> Made:
     return make_schedules(world)
-
-
-def test_an_empty_page_says_why_it_is_empty_and_what_to_do(browser: Browser) -> None:
-    for path, shown in [
-        ("/ui/schedules", "A schedule starts a DAG when enough data has arrived"),
-        ("/ui/pending", "An event of an enabled schedule creates a pending run."),
-        ("/ui/events", "Commits to tables of schedules"),
-    ]:
-        assert shown in words(browser.get(path))
 
 
 def test_a_schedule_shows_how_far_its_trigger_is_what_blocks_it_and_why_its_run_cannot_be_started(
@@ -101,9 +89,7 @@ def test_a_duration_of_a_constraint_is_shown_as_people_write_it() -> None:
     ]
 
 
-def test_the_last_launches_lead_to_the_runs_in_airflow_and_every_address_is_below_the_root_of_the_app(
-    browser: Browser, made: Made, auth: SomebodyIs
-) -> None:
+def test_the_last_launches_lead_to_the_runs_in_airflow(browser: Browser, made: Made, auth: SomebodyIs) -> None:
     auth.probes_are_open = False
     (launch,) = made.airflow.started
     address = f"/af/dags/maintain_page_views/runs/{launch.run_id}"
@@ -111,15 +97,9 @@ def test_the_last_launches_lead_to_the_runs_in_airflow_and_every_address_is_belo
     assert f'href="{address}" target="_top"' in browser.get("/af/snowpack/ui/schedules", root="/af/snowpack").text
     assert f'href="{address}" target="_top"' in browser.get("/af/snowpack/ui/schedules/launched", root="/af/snowpack").text
     assert "/af/dags/" not in browser.get("/ui/schedules").text
-    for path in (*EVERY_PAGE, "/ui/schedules/counts"):
-        page = browser.get(f"/af/snowpack{path}", root="/af/snowpack").text
-        for address in re.findall(r'(?:href|src|action)="([^"#?][^"]*)"', page):
-            assert address.startswith("/af/"), address
 
 
-def test_schedules_are_narrowed_by_the_address_and_one_that_is_not_there_is_a_page_that_says_so(
-    browser: Browser, made: Made
-) -> None:
+def test_schedules_are_narrowed_by_the_address(browser: Browser, made: Made) -> None:
     def names(query: str) -> list[str]:
         return re.findall(r'<tr data-key="(\w+)">', browser.get(f"/ui/schedules?{query}").text)
 
@@ -127,13 +107,6 @@ def test_schedules_are_narrowed_by_the_address_and_one_that_is_not_there_is_a_pa
     assert names("dag=maintain_paused") == ["cannot_start"]
     assert names("search=COUNT") == ["counts"]
     assert names("state=lost") == ["cannot_start", "counts", "is_delayed", "launched", "suspended"]
-    assert "No matching schedules" in words(browser.get("/ui/schedules?search=nothing"))
-
-    for name in ["never", "1x", "a%00b", "%3Cscript%3E"]:
-        answer = browser.get(f"/ui/schedules/{name}")
-
-        assert answer.status_code == 404
-        assert "Schedule not found" in answer.text
 
 
 def test_a_long_list_goes_by_pages(browser: Browser, made: Made) -> None:
@@ -175,7 +148,6 @@ def test_the_queue_shows_states_reasons_and_next_checks_and_is_narrowed_by_the_a
 
     assert "counts" not in browser.get("/ui/pending?state=pending_launch").text
     assert len(re.findall(r"<tr data-key", browser.get("/ui/pending?schedule=counts").text)) == 1
-    assert "No matching pending runs" in words(browser.get("/ui/pending?schedule=nothing"))
     assert len(re.findall(r"<tr data-key", browser.get("/ui/pending?cursor=bent").text)) == 3
 
 
@@ -203,31 +175,6 @@ def test_the_log_shows_what_came_and_is_narrowed_by_its_key(browser: Browser, ma
 
     made.arrive(1)
     assert "1 event not matched to schedules yet" in words(browser.get("/ui/events"))
-    assert "No matching events" in words(browser.get("/ui/events?key=event:never"))
-
-
-def test_whoever_may_only_read_sees_no_button_that_would_be_refused(browser: Browser, made: Made, auth: SomebodyIs) -> None:
-    editors = browser.get("/ui/schedules").text
-    assert "data-method" in editors
-    assert auth.user is not None
-    auth.user = type(auth.user)("anton", may_edit=False)
-    for path in (*EVERY_PAGE, "/ui/schedules/counts"):
-        assert "data-method" not in browser.get(path).text
-
-
-def test_what_comes_from_outside_is_text_on_every_page(browser: Browser, made: Made) -> None:
-    made.create("hostile", {"custom_events": {"name": HOSTILE}}, description=HOSTILE, conf={"x": HOSTILE})
-    made.log.publish([Event(f"event:{HOSTILE}", made.world.clock(), {HOSTILE: 1}, {HOSTILE: HOSTILE})])
-    made.work()
-    for path in (*EVERY_PAGE, "/ui/schedules/hostile", f"/ui/events?key={HOSTILE}", f"/ui/schedules?search={HOSTILE}",
-                 f"/ui/pending?schedule={HOSTILE}", "/ui/audit"):  # fmt: skip
-        page = browser.get(path)
-        assert page.status_code == 200
-        assert "<script>alert" not in page.text
-        assert "<img src=x" not in page.text
-        assert not re.search(r"<script(?![^>]*\bsrc=)", page.text)
-        tags = [re.sub(r'"[^"]*"', '""', tag) for tag in re.findall(r"<[a-z][^>]*>", page.text)]
-        assert not [tag for tag in tags if re.search(r"\s(?:on\w+|style)=", tag)]
 
 
 @pytest.mark.parametrize("definition", [{"name": "counts", "trigger": {"moon_phase": "full"}}, [1], None], ids=str)

@@ -277,18 +277,6 @@ def test_each_table_is_on_one_page_in_either_order(world: World, browser: Browse
         assert sorted(seen) == sorted(TABLES)
 
 
-def test_tables_are_counted_by_their_condition_in_one_statement(world: World) -> None:
-    keep(world, "payments.refunds", sick_health(partitions=1, small=900))
-    world.clock.move(hours=1)
-    keep(world, "analytics.page_views", made_health())
-    keep(world, "analytics.dropped", sick_health())
-    world.installation.health_records.unreadable(world.table("payments.transactions"), "", "A manifest is missing.")
-    counts = TableScores(world.store, world.inventory).counts()
-    assert sum(counts.by_condition.values()) == len(TABLES)
-    assert (counts.unreadable, counts.not_read, counts.by_condition[Condition.HEALTHY]) == (1, 1, 1)
-    assert counts.oldest_read_at == world.clock() - timedelta(hours=1)
-
-
 def test_stored_health_is_counted_while_the_catalog_was_never_listed(tmp_path: Path, sqlite_url: str) -> None:
     world = open_world(tmp_path, url=sqlite_url)
     assert not any(TableScores(world.store, world.inventory).counts().by_condition.values())
