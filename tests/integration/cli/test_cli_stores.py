@@ -18,31 +18,6 @@ from airflow_snowpack.store import AuditTrail
 FLIGHTS = TableName("lake", "demo", "flights")
 
 
-def test_a_job_is_found_by_the_beginning_of_its_id_among_many(snowpack: Run, jobs: Jobs) -> None:
-    many = [jobs.submit(TableName("lake", "demo", f"t{number}"), ["expire_snapshots"]) for number in range(40)]
-
-    for job in many[::10]:
-        assert snowpack("jobs", "show", job.job_id[:8], "-o", "json").json["job_id"] == job.job_id
-        assert snowpack("jobs", "show", job.job_id[:31].upper(), "-o", "json").json["job_id"] == job.job_id
-    assert snowpack("jobs", "show", "00000000").code == 4
-
-
-def test_pages_neither_miss_nor_repeat_a_job(snowpack: Run, jobs: Jobs) -> None:
-    for number in range(7):
-        jobs.submit(TableName("lake", "demo", f"t{number}"), ["expire_snapshots"])
-
-    everything = snowpack("jobs", "list", "--all", "-o", "json").json
-    seen, cursor = [], ""
-    while True:
-        said = snowpack("jobs", "list", "--limit", "3", "-o", "json", *(["--cursor", cursor] if cursor else []))
-        seen += said.json
-        if "--cursor " not in said.err:
-            break
-        cursor = said.err.split("--cursor ")[1].split()[0]
-    assert seen == everything
-    assert len(seen) == 7
-
-
 def test_what_is_done_at_the_command_line_is_done_in_the_store_and_noted(snowpack: Run, jobs: Jobs) -> None:
     job = jobs.submit(FLIGHTS, ["expire_snapshots"])
     assert snowpack("jobs", "cancel", job.job_id[:12], "--yes").code == 0
@@ -65,10 +40,9 @@ def test_a_store_without_tables_is_refused_with_the_command_that_makes_them(
 ) -> None:
     settle(empty_postgres_database, tmp_path, monkeypatch)
     snowpack = command_line(capfd)
-    said = snowpack("jobs", "list")
-
-    assert said.code == 6
-    assert "Run `airflow snowpack db upgrade`." in said.err
+    for command in (("jobs", "list"), ("db", "check")):
+        said = snowpack(*command)
+        assert (said.code, "Run `airflow snowpack db upgrade`." in said.err) == (6, True), command
 
 
 @pytest.mark.one_database

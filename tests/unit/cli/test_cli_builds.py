@@ -32,12 +32,6 @@ def changes(jobs: Jobs) -> list[tuple[str, str, str, str]]:
     return [(entry.actor, entry.via, entry.change, entry.subject) for entry in AuditTrail(jobs.store).latest()]
 
 
-def test_before_anything_is_built_that_is_said(snowpack: Run) -> None:
-    assert snowpack("builds", "list").out == "No datasets yet.\n"
-    said = snowpack("builds", "show", "flights")
-    assert (said.code, "There is no dataset 'flights'" in said.err) == (4, True)
-
-
 def test_datasets_and_their_runs_are_tables_for_people_and_bodies_for_programs(snowpack: Run, made: Built) -> None:
     listed = snowpack("builds", "list").out
     assert "none" in listed
@@ -64,6 +58,8 @@ def test_datasets_and_their_runs_are_tables_for_people_and_bodies_for_programs(s
     assert len(snowpack("builds", "show", "flights", THIRD, "--after-shard", "2", "-o", "json").json["shards"]) == 1
     junk = snowpack("builds", "show", "flights", THIRD, "--cursor", "junk")
     assert (junk.code, "--cursor 'junk' is not the number of a shard" in junk.err) == (2, True)
+    nothing = snowpack("builds", "show", "nothing")
+    assert (nothing.code, "There is no dataset 'nothing'" in nothing.err) == (4, True)
     failed = snowpack("builds", "show", "flights", FAILED)
     assert (failed.code, "no space left" in failed.out) == (0, True)
 

@@ -12,6 +12,8 @@ from bounded import output_of
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.jobs import JobStatus
 from airflow_snowpack.maintenance import action_names
+from airflow_snowpack.maintenance.removals.model import RemovalState
+from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.provider_info import CONFIG
 from airflow_snowpack.runners.images import ImageState
 from airflow_snowpack.scheduling.pending_runs.model import WAITING
@@ -84,6 +86,8 @@ def test_what_completes_is_what_the_rooms_know() -> None:
     assert tuple(state.value for state in WAITING) == arguments.PENDING_STATES
     assert tuple(state.value for state in TableState) == arguments.INTERIM_STATES
     assert tuple(state.value for state in ImageState) == arguments.IMAGE_STATES
+    assert tuple(state.value for state in RemovalState) == arguments.REMOVAL_STATES
+    assert tuple(Preservation) == arguments.PRESERVATIONS
 
 
 def test_the_help_of_the_api_has_the_settings_defaults() -> None:

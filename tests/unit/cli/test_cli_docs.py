@@ -23,7 +23,10 @@ from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.worker import process
 
-PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+REPOSITORY = Path(__file__).parents[3]
+PAGE = (REPOSITORY / "docs" / "cli.md").read_text()
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+NAMED = re.compile(r"airflow snowpack ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)?)")
 LINE = re.compile(r"(?:(?P<name>\w+)=\$\()?airflow snowpack (?P<command>.*?)(?: \| jq -r \.job_id\))?(?: > \S+)?")
 EXPECTED = re.compile(r"exit code (\d+)")
 
@@ -105,11 +108,17 @@ def test_the_exit_codes_of_the_page_are_those_of_the_code() -> None:
     assert rows == [(str(code.value), code.meaning) for code in ExitCode]
 
 
-def test_the_page_names_every_command() -> None:
+def test_the_page_names_every_command_and_every_command_that_a_page_names_exists() -> None:
     from airflow_snowpack.cli.main import get_cli_commands
 
     (snowpack,) = get_cli_commands()
-    for command in snowpack.subcommands:  # type: ignore[union-attr]  # it is a group
-        below = [each.name for each in getattr(command, "subcommands", [])] or [""]
-        for name in below:
-            assert f"{command.name} {name}".strip() in PAGE
+    groups = {group.name: {command.name for command in getattr(group, "subcommands", ())} for group in snowpack.subcommands}  # type: ignore[union-attr]  # it is a group
+    for group, commands in groups.items():
+        for name in commands or {""}:
+            assert f"{group} {name}".strip() in PAGE
+
+    named = {(page.name, *match[1].split()) for page in PAGES for match in NAMED.finditer(page.read_text())}
+    assert len(named) > 30
+    for page, group, *command in named:
+        assert group in groups, page
+        assert not (command and groups[group]) or command[0] in groups[group], page

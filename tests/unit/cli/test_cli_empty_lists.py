@@ -37,3 +37,4 @@ def test_an_empty_list_says_why_it_is_empty(snowpack: Run) -> None:
     ]:
         answer = snowpack(*command.split())
         assert (answer.code, answer.out) == (0, f"{said}\n")
+    assert snowpack("jobs", "list", "-o", "json").json == []

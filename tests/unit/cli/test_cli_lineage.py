@@ -16,6 +16,8 @@ from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.lineage.operation import DatasetAt, Operation, OperationKind, TableAt
 from airflow_snowpack.lineage.operations import note_operation
 
+PAGE = (Path(__file__).parents[3] / "docs" / "lineage.md").read_text()
+
 
 @pytest.fixture(autouse=True)
 def _world(jobs: Jobs) -> None:
@@ -83,3 +85,8 @@ def test_what_nobody_recorded_is_said_to_be_unknown(snowpack: Run) -> None:
     said = snowpack("lineage", "demo.nobody")
 
     assert (said.code, said.out) == (0, "No operations on lake.demo.nobody are recorded.\n")
+
+
+def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(compile(example, "lineage.md", "exec"), {"store_url": f"sqlite:///{tmp_path / 'snowpack.db'}"})

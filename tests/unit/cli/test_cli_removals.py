@@ -12,7 +12,7 @@ from planned_removals import STRANGE, plan_removal, quarantine_removal
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs
-from airflow_snowpack.maintenance.removals.model import Removal, RemovalState
+from airflow_snowpack.maintenance.removals.model import Removal
 from airflow_snowpack.store import AuditTrail
 
 pytestmark = pytest.mark.one_database
@@ -21,12 +21,6 @@ pytestmark = pytest.mark.one_database
 @pytest.fixture
 def planned(jobs: Jobs, flights: TableName) -> Removal:
     return plan_removal(jobs.store, flights)
-
-
-def test_the_states_of_the_option_are_those_of_removals() -> None:
-    from airflow_snowpack.cli.arguments import REMOVAL_STATES
-
-    assert tuple(state.value for state in RemovalState) == REMOVAL_STATES
 
 
 def test_removals_are_a_table_for_people_and_data_for_programs(snowpack: Run, planned: Removal) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from airflow_snowpack.jobs import Jobs
-from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.scheduling import Every, RegisteredRuns, Schedule, Schedules
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.tables.schedules import launches
@@ -132,12 +131,6 @@ def test_what_is_refused_ends_with_its_code_and_says_why(snowpack: Run, jobs: Jo
         assert said.code == code
         assert says in said.err
         assert jobs.store.read(lambda conn: conn.execute(launches.select()).all()) == []
-
-
-def test_what_completes_is_what_the_room_knows() -> None:
-    from airflow_snowpack.cli import arguments
-
-    assert tuple(Preservation) == arguments.PRESERVATIONS
 
 
 def test_the_commands_and_the_python_of_the_page_do_what_it_says(snowpack: Run, runs: RegisteredRuns, jobs: Jobs) -> None:

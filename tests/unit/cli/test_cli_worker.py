@@ -39,25 +39,17 @@ def statuses(jobs: Jobs) -> list[str]:
 
 
 @pytest.mark.usefixtures("engines")
-def test_once_runs_one_job_and_is_done_however_that_ended(snowpack: Run, jobs: Jobs, waiting: list[Job]) -> None:
-    assert snowpack("worker", "--once", "--worker-id", "pod-7").code == 0
-
-    assert statuses(jobs) == ["failed", "pending", "pending"]
-    claimed = [entry for entry in jobs.history(waiting[0].job_id) if entry.event == "claimed"]
-    assert claimed[0].detail["worker"] == "pod-7"
-
-
-@pytest.mark.usefixtures("engines")
-def test_once_on_an_empty_queue_is_done_at_once(snowpack: Run, jobs: Jobs) -> None:
-    said = snowpack("worker", "--once")
-
-    assert (said.code, said.out) == (0, "")
-
-
-@pytest.mark.usefixtures("engines", "waiting")
-def test_a_worker_leaves_after_as_many_jobs_as_it_was_told(snowpack: Run, jobs: Jobs) -> None:
+def test_a_worker_leaves_after_as_many_jobs_as_it_was_told_or_after_one_or_on_an_empty_queue(
+    snowpack: Run, jobs: Jobs, waiting: list[Job]
+) -> None:
     assert snowpack("worker", "--max-jobs", "2").code == 0
     assert statuses(jobs) == ["failed", "failed", "pending"]
+    for _ in range(2):
+        said = snowpack("worker", "--once", "--worker-id", "pod-7")
+        assert (said.code, said.out) == (0, "")
+    assert statuses(jobs) == ["failed"] * 3
+    claimed = [entry for entry in jobs.history(waiting[2].job_id) if entry.event == "claimed"]
+    assert claimed[0].detail["worker"] == "pod-7"
 
 
 @pytest.mark.usefixtures("waiting")
