@@ -102,9 +102,8 @@ class _StoreMetrics(Collector):
     def _health(self) -> Iterator[Metric]:
         store = self._services.jobs.store
         counts = TableScores(store, self._services.inventory).counts()
-        yield _by_label(
-            "snowpack_tables", "Tables by the condition that their stored health shows.", "condition", counts.by_condition
-        )
+        meaning = "Tables by the condition that their stored health shows."
+        yield _by_label("snowpack_tables", meaning, "condition", counts.by_condition)
         if (age := seconds_since(counts.oldest_read_at, store.clock())) is not None:
             yield _gauge("snowpack_table_health_oldest_seconds", "Age of the oldest health that is stored of a table.", age)
 
@@ -116,35 +115,25 @@ class _StoreMetrics(Collector):
             yield _gauge("snowpack_pass_age_seconds", "Time since the last pass over the fleet was started.", age)
 
     def _roles(self) -> Iterator[Metric]:
-        instances = GaugeMetricFamily("snowpack_role_instances", "Running instances of a background role.", labels=["role"])
-        missing = GaugeMetricFamily("snowpack_role_missing", "1 when a role has work and no instance runs.", labels=["role"])
-        seen = GaugeMetricFamily("snowpack_role_seen_seconds", "Age of the last sign of life of a role.", labels=["role"])
-        for report in read_roles(self._services.jobs.store):
-            role = [report.role.value]
-            instances.add_metric(role, len(report.running))
-            missing.add_metric(role, int(report.is_missing))
-            if report.last is not None:
-                seen.add_metric(role, seconds_since(report.last.seen_at, report.now) or 0)
-        yield from (instances, missing, seen)
+        reports = {report.role.value: report for report in read_roles(self._services.jobs.store)}
+        running = {role: len(report.running) for role, report in reports.items()}
+        missing = {role: int(report.is_missing) for role, report in reports.items()}
+        seen = {role: seconds_since(each.last.seen_at, each.now) or 0 for role, each in reports.items() if each.last is not None}
+        yield _by_label("snowpack_role_instances", "Running instances of a background role.", "role", running)
+        yield _by_label("snowpack_role_missing", "1 when a role has work and no instance runs.", "role", missing)
+        yield _by_label("snowpack_role_seen_seconds", "Age of the last sign of life of a role.", "role", seen)
 
     def _size(self) -> Iterator[Metric]:
         size = read_size(self._services.jobs.store)
-        rows = GaugeMetricFamily("snowpack_store_rows", "Rows of each table of the store, estimated.", labels=["table"])
-        for table, number in size.rows.items():
-            rows.add_metric([table], number)
-        yield rows
+        yield _by_label("snowpack_store_rows", "Rows of each table of the store, estimated.", "table", size.rows)
         yield _gauge("snowpack_store_bytes", "Size of the store with its indexes, estimated.", size.bytes)
 
 
 def _schedule_metrics(schedules: Schedules) -> Iterator[Metric]:
     store = schedules.store
     now, queue, backlog = store.clock(), PendingQueue(store), read_backlog(store)
-    yield _by_label(
-        "snowpack_schedules",
-        "Schedules.",
-        "state",
-        {"enabled" if enabled else "suspended": number for enabled, number in schedules.count().items()},
-    )
+    states = {"enabled" if enabled else "suspended": number for enabled, number in schedules.count().items()}
+    yield _by_label("snowpack_schedules", "Schedules.", "state", states)
     pending = {state.value: number for state, number in queue.count_by_state().items()}
     yield _by_label("snowpack_pending_jobs", "Pending runs.", "state", pending)
     yield _gauge("snowpack_events_newest", "The number of the newest event, which grows with each event.", backlog.newest)
@@ -153,18 +142,15 @@ def _schedule_metrics(schedules: Schedules) -> Iterator[Metric]:
     yield _gauge("snowpack_events_unread_oldest_seconds", "Waiting time of the oldest unmatched event.", behind)
     lag = read_table_lag(store).total_seconds()
     yield _gauge("snowpack_tables_overdue_seconds", "How long the most overdue table that schedules listen to has been due.", lag)
-    unreadable, meaning = (
-        len(read_unreadable(store)),
-        "Tables and other sources of schedules that cannot be read, or not in time.",
-    )
-    yield _gauge("snowpack_tables_unreadable", meaning, unreadable)
+    meaning = "Tables and other sources of schedules that cannot be read, or not in time."
+    yield _gauge("snowpack_tables_unreadable", meaning, len(read_unreadable(store)))
     waiting, oldest = queue.launches_waiting()
     waits = seconds_since(oldest, now) or 0
     yield _gauge("snowpack_launches_waiting", "Runs that wait to be started.", waiting)
     yield _gauge("snowpack_launches_oldest_seconds", "Waiting time of the oldest of them.", waits)
 
 
-def _by_label(name: str, help: str, label: str, numbers: Mapping[Any, int]) -> GaugeMetricFamily:
+def _by_label(name: str, help: str, label: str, numbers: Mapping[Any, float]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(name, help, labels=[label])
     for value, number in numbers.items():
         family.add_metric([str(value)], number)
