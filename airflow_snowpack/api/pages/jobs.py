@@ -1,8 +1,6 @@
 """The pages of jobs: the list with its filter, and one job with its timeline."""
 
 import json
-from dataclasses import dataclass
-from datetime import timedelta
 
 from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
@@ -14,7 +12,7 @@ from airflow_snowpack.api.pages.page import Here, PageRoute
 from airflow_snowpack.api.pages.tables import did
 from airflow_snowpack.api.pages.timeline import spans, steps
 from airflow_snowpack.api.parameters import JobId
-from airflow_snowpack.jobs import MAX_EXAMINED, Job, JobCounts, JobPage, JobStatus, QueuePlace, explain
+from airflow_snowpack.jobs import MAX_EXAMINED, Job, JobCounts, JobPage, JobStatus, explain
 from airflow_snowpack.jobs.action_history import ActionFigures
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.job import plan_of
@@ -26,32 +24,6 @@ PAGE = 50
 COUNTED = 10_000
 """Counts stop here, so that a list of millions costs no more than one of thousands."""
 SUGGESTED_TABLES = 200
-
-
-@dataclass(frozen=True, slots=True)
-class JobRow:
-    """A job in the list.
-
-    :param place: in the queue, while it is active.
-    :param progress: for each action how it ended, is running, or is still to come.
-    """
-
-    job: Job
-    place: QueuePlace | None
-    task: str | None
-
-    @property
-    def progress(self) -> list[tuple[str, str]]:
-        return progress(self.job)
-
-    @property
-    def result(self) -> str:
-        return did(self.job)
-
-    @property
-    def took(self) -> timedelta | None:
-        job = self.job
-        return job.completed_at - job.started_at if job.started_at and job.completed_at else None
 
 
 @router.get("/jobs")
@@ -70,7 +42,9 @@ def jobs(page: Here) -> HTMLResponse:
         "Jobs",
         query=query,
         cursor=cursor,
-        rows=[JobRow(job, places.get(job.job_id), task_link(job.owner, page.airflow)) for job in found.items],
+        rows=[(job, places.get(job.job_id), task_link(job.owner, page.airflow)) for job in found.items],
+        progress=progress,
+        did=did,
         next=found.next,
         searched_to=found.searched_to,
         examined=MAX_EXAMINED,

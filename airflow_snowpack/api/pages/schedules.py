@@ -88,33 +88,6 @@ class ConstraintRow:
     not_before: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleRow:
-    """A schedule in the list."""
-
-    explanation: Explanation
-    airflow: str | None
-
-    @property
-    def steps(self) -> list[TriggerRow]:
-        return progress(self.explanation.trigger)
-
-    @property
-    def rules(self) -> list[ConstraintRow]:
-        return rules(self.explanation)
-
-    @property
-    def next_check(self) -> datetime | None:
-        return next_check(self.explanation)
-
-    @property
-    def launches(self) -> list[tuple[str, datetime, str | None]]:
-        """Each run's id, its moment, and where Airflow shows it; the newest first."""
-        done = [(job.dag_id, job.run_id, job.ended_at) for job in self.explanation.ended if job.state is PendingState.LAUNCHED]
-        explanation = [(run_id, at, run_link(dag_id, run_id, self.airflow)) for dag_id, run_id, at in done if run_id and at]
-        return explanation[:LAUNCHES]
-
-
 @router.get("/schedules")
 def schedules(page: Here) -> HTMLResponse:
     store, (asked, which) = page.services.schedules(), _filter(page, STATES)
@@ -124,7 +97,7 @@ def schedules(page: Here) -> HTMLResponse:
         "schedules.html",
         "Schedules",
         asked,
-        ([ScheduleRow(each, page.airflow) for each in explain_all(store, found).values()], following),
+        ([*explain_all(store, found).values()], following),
         narrowed=any(counts.values()),
         states=[
             ("", "All", sum(counts.values())),
@@ -132,7 +105,17 @@ def schedules(page: Here) -> HTMLResponse:
             ("suspended", "Suspended", counts[False]),
         ],
         everything=sum(counts.values()),
+        progress=progress,
+        rules=rules,
+        next_check=next_check,
+        launches=lambda explanation: _launches(explanation, page.airflow),
     )
+
+
+def _launches(explanation: Explanation, airflow: str | None) -> list[tuple[str, datetime, str | None]]:
+    """Return the last runs, the newest first: the id of each, its time, and its address in Airflow."""
+    done = [(job.dag_id, job.run_id, job.ended_at) for job in explanation.ended if job.state is PendingState.LAUNCHED]
+    return [(run_id, at, run_link(dag_id, run_id, airflow)) for dag_id, run_id, at in done if run_id and at][:LAUNCHES]
 
 
 def _filter(page: HtmlPage, states: Mapping[str, bool | None]) -> tuple[dict[str, str], dict[str, Any]]:
