@@ -19,6 +19,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from built_runs import DAY, MIDNIGHT, begun, built, write_attempt
+from page_reading import HOSTILE
 
 from airflow_snowpack.builds.model import Manifest
 from airflow_snowpack.builds.publish import outcome_of, publish, rollback
@@ -36,7 +37,6 @@ FIRST, SECOND, THIRD = "20260101T000000Z", "20260102T000000Z", "20260103T000000Z
 FAILED, SELECTED, WRITING = "20260104T000000Z", "20260105T000000Z", "20260106T000000Z"
 SHARDS = 4
 MADE = utc_now()
-HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
 
 class Built:

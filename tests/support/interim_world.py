@@ -20,7 +20,6 @@ from airflow_snowpack.preservation import Preservation
 from airflow_snowpack.store import Store
 
 DAG, RUN = "flights", "manual__2026-11-21T06:00:00+00:00"
-HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ BEFORE, REPORT = TableAt("lake.flights.report", 106), TableAt("lake.flights.repo
 BUILT = DatasetAt("s3://lake/builds/report", "20261121T000000Z")
 RUN = "manual__2026-11-21T06:00:00+00:00"
 JOB = "a1b2c3d4e5f678901234567890abcdef"
-HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
 DETAIL = {"action": "rewrite_data_files", "outcome": "succeeded", "message": "Compacted 87 files into 12"}
 

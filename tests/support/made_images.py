@@ -22,7 +22,6 @@ from airflow_snowpack.store import Store, new_id
 from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.tables.images import image_builds
 
-HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 COMMIT, FAILED_COMMIT = "4b825dc642cb6eb9a060e54bf8d69288fbee4904", "5b5fa1ce" * 5
 SCORE, FEATURES, REPORTS = (f"https://github.com/acme/{name}.git" for name in ("score", "features", "reports"))
 REGISTRY = ImageTarget("buildah", Registry("registry.example.com", "acme/images"), "worker-1", "linux/amd64")

@@ -8,8 +8,9 @@ from urllib.parse import urlencode
 
 import pytest
 from contrast import CONTRAST
-from interim_world import HOSTILE, MadeInterim, handed_on, holder, make_interim
+from interim_world import MadeInterim, handed_on, holder, make_interim
 from made_images import ImageMaker, MadeImages, make_images
+from page_reading import HOSTILE
 from pages_world import SomebodyIs, World, app_of
 from planned_removals import plan_removal
 from schedules_world import register_runs

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from app_client import AppClient
 from pages_world import World
+from schedules_world import PAUSED, Airflow
 
-from airflow_snowpack.scheduling.airflow_port import AirflowSnapshot, DagRuns, EndsFound, EndsQuery, Launch, NotStarted
 from airflow_snowpack.scheduling.events.event_intake import Subscriber
 from airflow_snowpack.scheduling.launches.launcher import Launcher
 from airflow_snowpack.scheduling.pending_runs.checker import Checker
@@ -19,30 +18,11 @@ from airflow_snowpack.store.tables.schedules import schedules
 
 NIGHTLY: dict[str, Any] = {
     "name": "nightly",
-    "dag_id": "maintain",
+    "dag_id": "maintain_paused",
     "trigger": {"any_of": [{"custom_events": {"name": "arrived", "count": 5}}, {"every": {"period": "PT4H"}}]},
     "constraints": [{"delay": "10m"}],
     "enabled": True,
 }
-
-
-class Airflow:
-    """An Airflow in which nothing runs and whose DAG is paused."""
-
-    def dag_runs(self, known: Mapping[str, frozenset[str]]) -> Mapping[str, DagRuns]:
-        return AirflowSnapshot().dag_runs
-
-    def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:
-        return {one.dag_id: EndsFound() for one in asked}
-
-    def missing_dags(self, dag_ids: Iterable[str]) -> Mapping[str, bool]:
-        return dict.fromkeys(dag_ids, False)
-
-    def free_slots(self, pools: Iterable[str]) -> Mapping[str, int | None]:
-        return dict.fromkeys(pools)
-
-    def start(self, launch: Launch) -> NotStarted | None:
-        return NotStarted("the DAG maintain is paused")
 
 
 def work(world: World) -> None:
@@ -162,7 +142,7 @@ def test_an_event_counts_and_the_explanation_tells_how_far_it_is(api: AppClient,
     assert (events["says"], events["have"], events["want"]) == ("3 of 5 events named arrived", 3, 5)
     assert clock["have"] is None
     assert explained["pending"]["state"] == "pending_trigger"
-    assert explained["sentences"][0] == "nightly is enabled and starts maintain."
+    assert explained["sentences"][0] == "nightly is enabled and starts maintain_paused."
     assert explained["next_tick"] is not None
 
 
@@ -201,7 +181,7 @@ def test_running_now_says_which_run_it_will_be_and_why_it_has_not_started(api: A
     assert asked.status_code == 202
     (job,) = api("GET", "/pending").json()["pending"]
     assert job["run_id"] == asked.json()["run_id"]
-    assert job["problem"] == "the DAG maintain is paused"
+    assert job["problem"] == PAUSED
     whats = [entry["what"] for entry in api("GET", "/schedules/nightly/history").json()["entries"]]
     assert whats == ["launch_waits", "requested", "created"]
 
