@@ -1,7 +1,6 @@
 """The pages of schedules: the list, one schedule with its explanation, registered runs, pending runs, and events."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -53,39 +52,11 @@ WAITS = {
     PendingState.LAUNCH: "starting",
 }
 
-
-@dataclass(frozen=True, slots=True)
-class TriggerRow:
-    """One trigger, or one that a trigger is made of.
-
-    :param share: of :data:`FULL`; ``None`` where nothing is counted.
-    :param joined: ``and`` or ``or``, between this one and the one before it.
-    :param depth: how deep it is nested.
-    :param problem: why it cannot be satisfied as things are.
-    """
-
-    text: str
-    satisfied: bool
-    share: int | None
-    next_at: datetime | None
-    joined: str | None
-    depth: int
-    problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ConstraintRow:
-    """One constraint.
-
-    :param state: ``met``, ``waits``, or ``idle``: it is checked when the trigger is satisfied.
-    :param text: the result of its last check, or its declaration.
-    :param not_before: it is not checked again before this moment.
-    """
-
-    kind: str
-    state: str
-    text: str
-    not_before: datetime | None = None
+Step = tuple[Judgement, int | None, str | None, int]
+"""A part of a trigger, its share of :data:`FULL` if it is counted, the word between it and the part before, and its depth."""
+Rule = tuple[str, str, str, datetime | None]
+"""The kind of a constraint, its state (``met``, ``waits``, ``idle``), the result of its last check or its declaration, and until
+when it is not checked again."""
 
 
 @router.get("/schedules")
@@ -212,32 +183,30 @@ def events(page: Here) -> HTMLResponse:
     return page.render_list("events.html", "Events", asked, shown, backlog=read_backlog(store))
 
 
-def progress(trigger: Judgement, joined: str | None = None, depth: int = 0) -> list[TriggerRow]:
-    """Return the trigger taken apart into what is counted, each with its share of what is wanted."""
+def progress(trigger: Judgement, joined: str | None = None, depth: int = 0) -> list[Step]:
+    """Return the trigger taken apart into what is counted."""
     if trigger.word is None:
         inner = [step for part in trigger.parts for step in progress(part, None, depth + 1)]
-        have, want, share = trigger.have, trigger.want, None
-        if have is not None and want:
-            share = min(max(FULL * have // want, LEAST if have else 0), FULL)
-        return [TriggerRow(trigger.text, trigger.satisfied, share, trigger.next_at, joined, depth, trigger.problem), *inner]
+        return [(trigger, _share(trigger), joined, depth), *inner]
     deeper = depth + 1 if joined else depth
     return [
         step for number, part in enumerate(trigger.parts) for step in progress(part, trigger.word if number else joined, deeper)
     ]
 
 
-def rules(explanation: Explanation) -> list[ConstraintRow]:
-    checked = explanation.pending is not None and explanation.pending.state is PendingState.CONSTRAINT
-    reasons = explanation.pending.reasons[1:] if explanation.pending is not None and checked else ()
-    found = []
-    constraints = () if explanation.stored.read is None else explanation.stored.read.constraints
-    for number, constraint in enumerate(constraints):
-        if number < len(reasons):
-            reason = reasons[number]
-            found.append(ConstraintRow(constraint.kind, "met" if reason.met else "waits", reason.text, reason.not_before))
-        else:
-            found.append(ConstraintRow(constraint.kind, "idle", declared(constraint)))
-    return found
+def _share(trigger: Judgement) -> int | None:
+    if trigger.have is None or not trigger.want:
+        return None
+    return min(max(FULL * trigger.have // trigger.want, LEAST if trigger.have else 0), FULL)
+
+
+def rules(explanation: Explanation) -> list[Rule]:
+    pending, read = explanation.pending, explanation.stored.read
+    reasons = pending.reasons[1:] if pending is not None and pending.state is PendingState.CONSTRAINT else ()
+    constraints = () if read is None else read.constraints
+    pairs = zip(constraints, reasons, strict=False)
+    checked = [(each.kind, "met" if why.met else "waits", why.text, why.not_before) for each, why in pairs]
+    return checked + [(each.kind, "idle", declared(each), None) for each in constraints[len(checked) :]]
 
 
 def declared(constraint: Constraint) -> str:
