@@ -4,7 +4,6 @@ Both are made from stored rows, by a bounded number of statements: a catalog tha
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from fastapi import APIRouter
@@ -110,7 +109,7 @@ def table(page: Here, name: NamedTable) -> HTMLResponse:
         raise TableNotFound(name.dotted, name.catalog)
     health = None if record is None else record.health
     history = records.history(name, TREND_DAYS)
-    planned = _plan(page, name, health) if health else None
+    plan, plan_problem, is_inexact = _plan(page, name, health) if health else (None, None, False)
     lineage = Lineage(jobs.store).graph(str(name), depth=1)
     condition = Condition.of(record.score.total if record and record.score else None, record.problem if record else None)
     return page.render(
@@ -127,7 +126,9 @@ def table(page: Here, name: NamedTable) -> HTMLResponse:
         files_trend=_files_trend(history) if history else None,
         points=list(reversed(history)),
         partitions=[each for each in health.partitions if each.label][:PARTITIONS] if health else [],
-        planned=planned,
+        plan=plan,
+        plan_problem=plan_problem,
+        is_inexact=is_inexact,
         work=work,
         waits=_waits(page, name),
         explained=explain_tables(jobs, [name], {name: condition.first_step})[name],
@@ -144,29 +145,16 @@ def table(page: Here, name: NamedTable) -> HTMLResponse:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """The plan of a table from its stored health.
-
-    :param plan: ``None`` when there is a problem.
-    :param problem: why the policies cannot be used.
-    :param is_inexact: the health was read with other bounds than those of the policy.
-    """
-
-    plan: TablePlan | None
-    problem: str | None = None
-    is_inexact: bool = False
-
-
-def _plan(page: HtmlPage, name: TableName, health: TableHealth) -> Planned:
+def _plan(page: HtmlPage, name: TableName, health: TableHealth) -> tuple[TablePlan | None, str | None, bool]:
+    """Return the plan by the stored health, why there is none, and whether that was read with other bounds than the policy's."""
     services = page.services
     try:
         policy = services.installation.policies.of(name, health.properties)
     except (InvalidPolicies, PoliciesNotFound) as problem:
-        return Planned(None, str(problem))
+        return None, str(problem), False
     history = services.jobs.action_histories([name])[name]
     plan = plan_table(health, policy, now=page.now, history=history, order=services.order)
-    return Planned(plan, is_inexact=policy.bounds != health.bounds)
+    return plan, None, policy.bounds != health.bounds
 
 
 def _waits(page: HtmlPage, name: TableName) -> PassEntry | None:
