@@ -20,7 +20,6 @@ from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance.fleet import Budget, Pass
 from airflow_snowpack.maintenance.fleet.fleet import Fleet
 from airflow_snowpack.maintenance.fleet.listing import list_catalog
-from airflow_snowpack.maintenance.fleet.model import PlanningClaim
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.fleet.planner import FleetPlanner
 from airflow_snowpack.maintenance.fleet.progress import PassWork
@@ -119,11 +118,9 @@ class FleetLake:
         config = self.config
         return Fleet(config.name, config.catalog_id, self.passes, self.jobs, self.work, self.planner(), config.load)
 
-    def begin(self, owner: str, budget: Budget, workers: int = 1) -> PlanningClaim:
+    def begin(self, owner: str, budget: Budget, workers: int = 1) -> Pass:
         config = self.config
-        planning = self.passes.begin(owner, config.name, config.catalog_id, budget, workers=workers, holder="test")
-        assert isinstance(planning, PlanningClaim)
-        return planning
+        return self.passes.begin(owner, config.name, config.catalog_id, budget, workers=workers, holder="test")
 
     def plan(self, owner: str = "night-1", budget: Budget | None = None, workers: int = 1, **more: Any) -> Pass:
         """Plan a pass."""

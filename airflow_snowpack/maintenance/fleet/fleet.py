@@ -20,7 +20,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.maintenance.fleet.drain import Drain
 from airflow_snowpack.maintenance.fleet.errors import PassNotPlanned, PassOfOtherCatalog
-from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PlanningClaim
+from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState
 from airflow_snowpack.maintenance.fleet.passes import BEAT, PASS_LEASE
 from airflow_snowpack.maintenance.fleet.progress import NOT_SUBMITTED
 from airflow_snowpack.maintenance.fleet.ranking import workers_worth
@@ -84,8 +84,8 @@ class Fleet:
         self.jobs.sweep()  # so that claims of lost workers can be withdrawn
         self._end_earlier(owner)
         this = self.passes.begin(owner, self.catalog, self.catalog_id, budget, workers=workers, holder=holder)
-        begun(this.planned.pass_id if isinstance(this, PlanningClaim) else this.pass_id)
-        planned = self.planner.plan(this) if isinstance(this, PlanningClaim) else this
+        begun(this.pass_id)
+        planned = self.planner.plan(this) if this.state is PassState.PLANNING else this
         submitted = self.work.submit(planned)
         log.info("Pass %s: %s submitted", planned.pass_id, plural(submitted, "job"))
         return planned

@@ -95,6 +95,7 @@ class Pass:
     :param workers: how many tables are maintained at a time.
     :param counts: of tables: ``listed``, ``excluded``, ``unchanged``, ``healthy``, ``unreadable``, ``chosen`` and ``waiting``.
     :param leased_until: when the lease of the process that plans it, or works on it alone, ends.
+    :param attempt_id: the fence of the process that plans it, or has planned it.
     :param report: the report of an ended pass, as JSON values.
     """
 
@@ -110,6 +111,7 @@ class Pass:
     planned_at: datetime | None = None
     ended_at: datetime | None = None
     planned_by: str | None = None
+    attempt_id: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
     report: Mapping[str, Any] | None = None
 
@@ -136,11 +138,3 @@ class PlannedTable:
     reconsider_at: datetime | None = None
     passes_waited: int = 0
     held_since: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PlanningClaim:
-    """The right to plan a pass until another process takes it over; ``attempt_id`` is the fence."""
-
-    planned: Pass
-    attempt_id: str

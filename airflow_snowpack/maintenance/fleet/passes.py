@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.maintenance.fleet.budget import Budget
 from airflow_snowpack.maintenance.fleet.errors import PassNotFound, PassTakenOver
-from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState, PlannedTable, PlanningClaim
+from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState, PlannedTable
 from airflow_snowpack.maintenance.fleet.rows import (
     BY_PLACE,
     ENTRY,
@@ -50,10 +50,8 @@ class FleetPasses:
         self.store = store
         self._make_id = make_id
 
-    def begin(
-        self, owner: str, catalog: str, catalog_id: str, budget: Budget, *, workers: int, holder: str
-    ) -> PlanningClaim | Pass:
-        """Begin a pass, or resume the owner's open pass: take over its planning, or return it if it is planned.
+    def begin(self, owner: str, catalog: str, catalog_id: str, budget: Budget, *, workers: int, holder: str) -> Pass:
+        """Begin a pass, or resume the owner's open pass: take over its planning unless it is planned.
 
         :param owner: such as ``dag/run/task``. A retry of the task has the same owner, and resumes the pass with its budget.
         :param holder: the planning process, for people.
@@ -74,21 +72,21 @@ class FleetPasses:
             "attempt_count": 0,
         }
 
-        def write(conn: sa.Connection) -> PlanningClaim | Pass:
+        def write(conn: sa.Connection) -> Pass:
             conn.execute(insert(fleet_passes).on_conflict_do_nothing(), new)
             row = conn.execute(mine.with_for_update()).one()
             if row.state != PassState.PLANNING.value:
                 return pass_from(row)
             values = PASSES.claim_values(storable(holder), fence, now, now + PASS_LEASE, key=row.pass_id)
             conn.execute(PASSES.take_over, values)
-            return PlanningClaim(pass_from(conn.execute(mine).one()), fence)
+            return pass_from(conn.execute(mine).one())
 
         return self.store.transact(write)
 
-    def renew(self, planning: PlanningClaim) -> bool:
+    def renew(self, planning: Pass) -> bool:
         """Renew the lease of the planning; ``False``: another process has taken it over."""
         until = self.store.clock() + PASS_LEASE
-        return self.store.transact(lambda conn: PASSES.renew(conn, planning.planned.pass_id, planning.attempt_id, until))
+        return self.store.transact(lambda conn: PASSES.renew(conn, planning.pass_id, planning.attempt_id, until))
 
     def keep(self, pass_id: str) -> bool:
         """Renew the lease of a pass, planned or not; ``False``: it has ended."""
@@ -112,22 +110,21 @@ class FleetPasses:
         if rows:
             self.store.execute(upsert(fleet_tables, [name for name in rows[0] if name != "table_key"]), rows)
 
-    def previous(self, planning: PlanningClaim) -> datetime | None:
+    def previous(self, planning: Pass) -> datetime | None:
         """Return when the latest pass of another run of the same DAG over the same catalog began; ``None`` for none.
 
         Passes of the same run or of users do not count, because they do not make the next run earlier.
         """
-        this = planning.planned
-        same = sa.and_(PASS.catalog == this.catalog, PASS.catalog_id == this.catalog_id, PASS.started_at < this.started_at)
-        of_dag = PASS.owner.startswith(this.owner.partition("/")[0] + "/", autoescape=True)
-        earlier = sa.and_(same, of_dag, PASS.owner != this.owner)
+        of_catalog = PASS.catalog == planning.catalog, PASS.catalog_id == planning.catalog_id
+        of_dag = PASS.owner.startswith(planning.owner.partition("/")[0] + "/", autoescape=True)
+        earlier = sa.and_(*of_catalog, of_dag, PASS.owner != planning.owner, PASS.started_at < planning.started_at)
         query = sa.select(PASS.started_at).where(earlier).order_by(PASS.started_at.desc()).limit(1)
         began: datetime | None = self.store.scalar(query)
         return began
 
     def plan(
         self,
-        planning: PlanningClaim,
+        planning: Pass,
         entries: Sequence[PassEntry],
         tables: Collection[PlannedTable],
         counts: Mapping[str, int],
@@ -139,7 +136,7 @@ class FleetPasses:
         :param gone: the keys of tables that the catalog no longer has.
         :raises PassTakenOver: another process plans the pass; nothing was written.
         """
-        now, pass_id = self.store.clock(), planning.planned.pass_id
+        now, pass_id = self.store.clock(), planning.pass_id
         fenced = sa.and_(PASS.pass_id == pass_id, PASS.attempt_id == planning.attempt_id)
         this = sa.select(fleet_passes).where(fenced)
         done = {"state": PassState.RUNNING.value, "planned_at": now, "counts": dict(counts)}

@@ -28,7 +28,7 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.iceberg.table_properties import owner_properties
 from airflow_snowpack.jobs.action_history import ActionHistory
 from airflow_snowpack.maintenance.fleet.holds import held_reason, hold_of, waits_for_producers, writers_after
-from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PlannedTable, PlanningClaim
+from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PlannedTable
 from airflow_snowpack.maintenance.fleet.passes import BEAT, PASS_LEASE, FleetPasses
 from airflow_snowpack.maintenance.fleet.ranking import Candidate, candidate_of, rank, select
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
@@ -108,13 +108,13 @@ class FleetPlanner:
         self._dags = None if dags_of_tables is None else RecentDags(dags_of_tables, self._store.clock)
         self._order = tuple(order)
 
-    def plan(self, planning: PlanningClaim) -> Pass:
+    def plan(self, planning: Pass) -> Pass:
         """Plan a pass and store its plan.
 
         :raises PassTakenOver: another process plans the pass; this one only stored the health that it read.
         :raises CatalogUnreachable: the catalog does not answer; a retry plans the pass.
         """
-        what = f"the planning of pass {planning.planned.pass_id}"
+        what = f"the planning of pass {planning.pass_id}"
         with KeepAlive(lambda: self._passes.renew(planning), every=BEAT, lost_after=PASS_LEASE, what=what):
             return self._plan(planning)
 
@@ -132,9 +132,9 @@ class FleetPlanner:
         writers = None if self._dags is None else partial(writers_after, name, held_since, now, self._dags)
         return hold_of(entry, self._policies.of(name, owner_properties(table)), writers, now)
 
-    def _plan(self, planning: PlanningClaim) -> Pass:
-        this, found = planning.planned, _Planning(self._dags)
-        listing, last = self._list_tables(), self._passes.last_plans(this.catalog, this.catalog_id)
+    def _plan(self, planning: Pass) -> Pass:
+        found = _Planning(self._dags)
+        listing, last = self._list_tables(), self._passes.last_plans(planning.catalog, planning.catalog_id)
         to_read = self._plan_stored(listing, last, found)
         self._read(to_read, found, last)
         entries = self._choose(planning, found)
@@ -259,13 +259,12 @@ class FleetPlanner:
             place = (table, plan.metadata_location, self._digest)
             found.planned.append(PlannedTable(*place, needs_work, plan.reconsider_at, waited, held_since))
 
-    def _choose(self, planning: PlanningClaim, found: _Planning) -> list[PassEntry]:
+    def _choose(self, planning: Pass, found: _Planning) -> list[PassEntry]:
         """Rank the tables that need work, and return the entries of the pass."""
-        this, now = planning.planned, self._store.clock()
-        before = self._passes.previous(planning)
-        period = USUAL_PERIOD if before is None else min(this.started_at - before, LONGEST_PERIOD)
-        ranked = rank(found.candidates, due_by=this.started_at + period)
-        selection = select(ranked, this.budget, workers=this.workers)
+        now, before = self._store.clock(), self._passes.previous(planning)
+        period = USUAL_PERIOD if before is None else min(planning.started_at - before, LONGEST_PERIOD)
+        ranked = rank(found.candidates, due_by=planning.started_at + period)
+        selection = select(ranked, planning.budget, workers=planning.workers)
         entries = [_entry(found.plans[each.table], each, place, reason, now) for place, (each, reason) in enumerate(selection)]
         aged = {entry.table for entry in entries if entry.state is EntryState.WAITING}
         found.planned = [_aged(each) if each.table in aged else each for each in found.planned]

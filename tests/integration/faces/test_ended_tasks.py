@@ -21,7 +21,7 @@ from airflow_snowpack.installation import Installation
 from airflow_snowpack.interim.collection.model import DagRunState, RunPhase, RunQuery
 from airflow_snowpack.jobs import Job, JobStatus, SweepReport
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry
-from airflow_snowpack.maintenance.fleet.model import PassState, PlanningClaim
+from airflow_snowpack.maintenance.fleet.model import PassState
 from airflow_snowpack.maintenance.fleet.progress import PassWork
 from airflow_snowpack.scheduling import Gate, GatePlace, MaxConcurrent
 from airflow_snowpack.scheduling.pending_runs.gated_runs import waiting_at_gates
@@ -186,7 +186,6 @@ def pass_of(installation: Installation, owner: str) -> Pass:
     """A planned pass with one job in the queue."""
     passes = installation.fleet_passes
     planning = passes.begin(owner, "lake", "c0ffee", Budget(tables=9), workers=1, holder="worker-1")
-    assert isinstance(planning, PlanningClaim)
     name = table(owner.replace("/", "_"))
     planned = passes.plan(
         planning, [PassEntry(name, 0, EntryState.CHOSEN, plan=made_plan(name, expire_snapshots="3 old"))], [], {}

@@ -14,7 +14,6 @@ from airflow_snowpack.jobs import ActionOutcome, Job
 from airflow_snowpack.jobs.withdrawal import withdraw
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.maintenance.fleet.budget import Budget
-from airflow_snowpack.maintenance.fleet.model import PlanningClaim
 from airflow_snowpack.maintenance.fleet.report import PassReport
 
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds", "payments.transactions")
@@ -91,7 +90,6 @@ def test_the_digest_of_the_api_has_the_text_of_the_home_page(world: World, brows
 def test_the_report_of_the_last_pass_is_on_the_home_page(world: World, browser: Browser) -> None:
     passes = world.installation.fleet_passes
     planning = passes.begin("nightly/run/plan", "lake", "", Budget(), workers=1, holder="pod-1")
-    assert isinstance(planning, PlanningClaim)
     planned = passes.plan(planning, [], [], {"listed": 4, "healthy": 4})
     passes.keep_report(planned, PassReport.of(planned, [], world.clock()).to_json())
     said = words(browser.text("/ui/"))

@@ -11,7 +11,6 @@ from made_plans import made_plan
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry
-from airflow_snowpack.maintenance.fleet.model import PlanningClaim
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.fleet.progress import PassWork
 from airflow_snowpack.maintenance.planning import Estimate, TablePlan
@@ -29,7 +28,6 @@ def plan_of(table: TableName) -> TablePlan:
 def planned(jobs: Jobs, flights: TableName) -> Pass:
     passes = FleetPasses(jobs.store)
     planning = passes.begin("nightly/run/plan", "lake", flights.catalog_id, Budget(tables=1), workers=2, holder="worker-1")
-    assert isinstance(planning, PlanningClaim)
     reason = "The budget of 1 table is used by tables that come first."
     entry = PassEntry(flights, 0, EntryState.WAITING, reason, plan_of(flights))
     return passes.plan(planning, [entry], [], {"listed": 7, "healthy": 6})
@@ -56,7 +54,6 @@ def test_passes_are_a_table_for_people_and_data_for_programs_each_with_the_reaso
 def test_a_pass_has_the_outcome_of_a_table_beside_its_estimate(snowpack: Run, jobs: Jobs, flights: TableName) -> None:
     passes = FleetPasses(jobs.store)
     planning = passes.begin("nightly/run/plan", "lake", flights.catalog_id, Budget(tables=1), workers=2, holder="worker-1")
-    assert isinstance(planning, PlanningClaim)
     entry = PassEntry(flights, 0, EntryState.CHOSEN, plan=plan_of(flights))
     pass_, work = passes.plan(planning, [entry], [], {"listed": 7}), PassWork(passes, jobs)
     work.submit(pass_)

@@ -13,7 +13,6 @@ from airflow_snowpack import hooks, operators
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, JobStatus
 from airflow_snowpack.maintenance.fleet import Budget, PassState
-from airflow_snowpack.maintenance.fleet.model import PlanningClaim
 from airflow_snowpack.worker import process
 from tests.unit.faces.conftest import Runner
 
@@ -137,8 +136,7 @@ def test_a_pass_whose_planning_failed_is_ended_by_its_report_which_fails_too(run
     with hooks.SnowpackHook() as hook:
         catalog, passes = hooks.IcebergCatalogHook().config, hook.installation.fleet_passes
         planning = passes.begin("dag/run/plan", "lake", catalog.catalog_id, Budget(), workers=1, holder="killed")
-        assert isinstance(planning, PlanningClaim)
-        pass_id = planning.planned.pass_id
+        pass_id = planning.pass_id
         outcome = run_operator(operators.ReportFleetOperator(task_id="report", pass_id=pass_id))
         assert (outcome.state, "its planning has failed" in str(outcome.error)) == ("failed", True)
         assert passes.get(pass_id).state is PassState.ENDED

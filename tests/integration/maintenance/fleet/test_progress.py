@@ -15,7 +15,7 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Claim, DrainModeOn, Jobs, JobStatus
 from airflow_snowpack.jobs.explanation import explain
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, Pass, PassEntry
-from airflow_snowpack.maintenance.fleet.model import PlannedTable, PlanningClaim
+from airflow_snowpack.maintenance.fleet.model import PlannedTable
 from airflow_snowpack.maintenance.fleet.passes import FleetPasses
 from airflow_snowpack.maintenance.fleet.progress import (
     LOST,
@@ -49,7 +49,6 @@ class Night:
 
     def planned(self, *names: str, budget: Budget | None = None, owner: str = "dag/run/plan") -> Pass:
         planning = self.passes.begin(owner, "lake", "c0ffee", budget or Budget(tables=9), workers=2, holder="worker-1")
-        assert isinstance(planning, PlanningClaim)
         evidence = "12 of 12 files are small"
         entries = [
             PassEntry(table(name), place, EntryState.CHOSEN, plan=made_plan(table(name), HOUR, rewrite_data_files=evidence))
