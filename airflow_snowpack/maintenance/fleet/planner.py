@@ -30,7 +30,7 @@ from airflow_snowpack.jobs.action_history import ActionHistory
 from airflow_snowpack.maintenance.fleet.holds import held_reason, hold_of, waits_for_producers, writers_after
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PlannedTable
 from airflow_snowpack.maintenance.fleet.passes import BEAT, PASS_LEASE, FleetPasses
-from airflow_snowpack.maintenance.fleet.ranking import Candidate, candidate_of, rank, select
+from airflow_snowpack.maintenance.fleet.ranking import deadline_of, rank, select
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.maintenance.writers import RecentDags
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.broker import Broker
     from airflow_snowpack.inventory.health_records import HealthRecords
     from airflow_snowpack.maintenance.fleet.holds import Hold
-    from airflow_snowpack.maintenance.planning import TablePlan
     from airflow_snowpack.maintenance.policies import Policies
     from airflow_snowpack.maintenance.writers import DagsOfTables
 
@@ -67,8 +66,8 @@ class _Planning:
 
     dags: Callable[[], DagsOfTables] | None = None
     counts: Counter[str] = field(default_factory=Counter)
-    plans: dict[TableName, TablePlan] = field(default_factory=dict)
-    candidates: list[Candidate] = field(default_factory=list)
+    in_need: list[PassEntry] = field(default_factory=list)
+    reads_per_day: dict[TableName, float] = field(default_factory=dict)
     held: list[PassEntry] = field(default_factory=list)
     unreadable: list[PassEntry] = field(default_factory=list)
     planned: list[PlannedTable] = field(default_factory=list)
@@ -118,12 +117,11 @@ class FleetPlanner:
         with KeepAlive(lambda: self._passes.renew(planning), every=BEAT, lost_after=PASS_LEASE, what=what):
             return self._plan(planning)
 
-    def refresh(self, table: TableName) -> bool:
-        """Read and plan a maintained table, to save the next pass from it; return whether the table still needs work."""
+    def refresh(self, table: TableName) -> None:
+        """Read and plan a maintained table, to save the next pass from it."""
         found = _Planning()
         self._read({table: None}, found, self._passes.plan_of(table))
         self._passes.remember(found.planned)
-        return bool(found.candidates)
 
     def hold(self, table: Table, entry: PassEntry) -> Hold | None:
         """Return why the job of a table, planned perhaps hours ago, does not start now; ``None`` if it may."""
@@ -244,9 +242,11 @@ class FleetPlanner:
                 continue
             runs, held = bool(plan.actions), None
             if runs:
-                found.plans[table] = plan
-                reads = found.dags().reads(table) if found.dags else 0.0
-                found.candidates.append(candidate_of(plan, policy, history, reads_per_day=reads, passes_waited=waited))
+                deadline = deadline_of(plan, policy, history)
+                entry = PassEntry(table, 0, EntryState.CHOSEN, plan=plan, deadline=deadline, passes_waited=waited)
+                found.in_need.append(entry)
+                if found.dags is not None:
+                    found.reads_per_day[table] = found.dags().reads(table)
             elif policy.skip is not None:
                 found.counts["excluded"] += 1
             elif (held := held_reason(plan)) is not None:
@@ -263,9 +263,9 @@ class FleetPlanner:
         """Rank the tables that need work, and return the entries of the pass."""
         now, before = self._store.clock(), self._passes.previous(planning)
         period = USUAL_PERIOD if before is None else min(planning.started_at - before, LONGEST_PERIOD)
-        ranked = rank(found.candidates, due_by=planning.started_at + period)
+        ranked = rank(found.in_need, found.reads_per_day, due_by=planning.started_at + period)
         selection = select(ranked, planning.budget, workers=planning.workers)
-        entries = [_entry(found.plans[each.table], each, place, reason, now) for place, (each, reason) in enumerate(selection)]
+        entries = [_selected(replace(each, place=place), reason, now) for place, (each, reason) in enumerate(selection)]
         aged = {entry.table for entry in entries if entry.state is EntryState.WAITING}
         found.planned = [_aged(each) if each.table in aged else each for each in found.planned]
         found.counts["chosen"] = len(entries) - len(aged)
@@ -282,17 +282,8 @@ def digest_of(policies: Policies) -> str:
     return hashlib.sha256(f"{__version__} {rules!r}".encode()).hexdigest()[:16]
 
 
-def _entry(plan: TablePlan, candidate: Candidate, place: int, reason: str | None, now: datetime) -> PassEntry:
-    return PassEntry(
-        plan.table,
-        place,
-        EntryState.CHOSEN if reason is None else EntryState.WAITING,
-        reason=reason,
-        plan=plan,
-        deadline=candidate.deadline,
-        passes_waited=candidate.passes_waited,
-        ended_at=None if reason is None else now,
-    )
+def _selected(entry: PassEntry, reason: str | None, now: datetime) -> PassEntry:
+    return entry if reason is None else replace(entry, state=EntryState.WAITING, reason=reason, ended_at=now)
 
 
 def _aged(planned: PlannedTable) -> PlannedTable:

@@ -1,7 +1,7 @@
 """In which order tables are maintained, and which of them a budget allows.
 
-    ranked = rank(candidates, due_by=next_pass_at)
-    for candidate, reason in select(ranked, Budget(gb_hours=200), workers=4):
+    ranked = rank(entries, reads_per_day, due_by=next_pass_at)
+    for entry, reason in select(ranked, Budget(gb_hours=200), workers=4):
         ...                                           # chosen without a reason, in the order in which workers claim them
 
 Tables whose deadline is before the next pass come first, earliest deadline first; then tables that did not fit an earlier pass,
@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -29,6 +28,7 @@ from airflow_snowpack.maintenance.planning.finding import Estimate
 if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.jobs.action_history import ActionHistory
+    from airflow_snowpack.maintenance.fleet.model import PassEntry
     from airflow_snowpack.maintenance.planning.model import TablePlan
     from airflow_snowpack.maintenance.policies import TablePolicy
 
@@ -39,51 +39,7 @@ WORK_PER_WORKER = timedelta(minutes=2)
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A table that needs maintenance.
-
-    :param benefit: how many fewer files readers open.
-    :param reads_per_day: how often Airflow reads the table.
-    :param deadline: when it has to be maintained at the latest; ``None`` for no deadline.
-    :param passes_waited: in how many consecutive passes it did not fit.
-    """
-
-    table: TableName
-    benefit: float
-    cost: Estimate
-    reads_per_day: float = 0.0
-    deadline: datetime | None = None
-    passes_waited: int = 0
-
-    @property
-    def value(self) -> float:
-        """The benefit per GB·h, weighted by the reads that it speeds up."""
-        return self.benefit * (1.0 + self.reads_per_day) / self._gb_hours
-
-    @property
-    def storage_value(self) -> float:
-        """The bytes freed per GB·h, which rank tables of equal value for readers."""
-        return self.cost.bytes_freed / self._gb_hours
-
-    @property
-    def _gb_hours(self) -> float:
-        return max(self.cost.gb_hours, LEAST_GB_HOURS)
-
-
-def candidate_of(
-    plan: TablePlan,
-    policy: TablePolicy,
-    history: ActionHistory,
-    *,
-    reads_per_day: float = 0.0,
-    passes_waited: int = 0,
-) -> Candidate:
-    deadline = _deadline_of(plan, policy, history)
-    return Candidate(plan.table, plan.files_saved, plan.estimate, reads_per_day, deadline, passes_waited)
-
-
-def _deadline_of(plan: TablePlan, policy: TablePolicy, history: ActionHistory) -> datetime | None:
+def deadline_of(plan: TablePlan, policy: TablePolicy, history: ActionHistory) -> datetime | None:
     """Return the earliest deadline of the actions that run; now for one with a deadline that never ran.
 
     ``None`` if the last run of one of them failed: a table that always fails would come first forever.
@@ -98,21 +54,25 @@ def _deadline_of(plan: TablePlan, policy: TablePolicy, history: ActionHistory) -
     return min(deadlines, default=None)
 
 
-def rank(candidates: Iterable[Candidate], *, due_by: datetime) -> list[Candidate]:
-    """Return the candidates in order.
+def rank(entries: Iterable[PassEntry], reads_per_day: Mapping[TableName, float], *, due_by: datetime) -> list[PassEntry]:
+    """Return entries with a plan in the order in which their tables are maintained.
 
+    :param reads_per_day: how often Airflow reads each table; tables that are left out are not read.
     :param due_by: tables with a deadline until then come first; usually the expected time of the next pass.
     """
 
-    def order(candidate: Candidate) -> tuple[int, datetime, int, float, float, str]:
-        is_due = candidate.deadline is not None and candidate.deadline <= due_by
-        group = (0, candidate.deadline or NEVER) if is_due else (1, NEVER)
-        return *group, -candidate.passes_waited, -candidate.value, -candidate.storage_value, str(candidate.table)
+    def order(entry: PassEntry) -> tuple[int, datetime, int, float, float, str]:
+        is_due = entry.deadline is not None and entry.deadline <= due_by
+        group = (0, entry.deadline or NEVER) if is_due else (1, NEVER)
+        cost, reads = entry.estimate, reads_per_day.get(entry.table, 0.0)
+        gb_hours = max(cost.gb_hours, LEAST_GB_HOURS)
+        value, storage_value = entry.files_saved * (1.0 + reads) / gb_hours, cost.bytes_freed / gb_hours
+        return *group, -entry.passes_waited, -value, -storage_value, str(entry.table)
 
-    return sorted(candidates, key=order)
+    return sorted(entries, key=order)
 
 
-def select(ranked: Iterable[Candidate], budget: Budget, *, workers: int = 1) -> Iterator[tuple[Candidate, str | None]]:
+def select(ranked: Iterable[PassEntry], budget: Budget, *, workers: int = 1) -> Iterator[tuple[PassEntry, str | None]]:
     """Take each table in turn if the rest of the budget allows it.
 
     :param workers: how many tables are maintained at a time; each runs in the worker that is free first.
@@ -121,11 +81,11 @@ def select(ranked: Iterable[Candidate], budget: Budget, *, workers: int = 1) -> 
     # Fractions, because a sum of many floats may exceed a limit that the exact sum meets.
     gb_hours, rewritten, tables = Fraction(0), 0, 0
     busy = [0.0] * max(workers, 1)
-    for candidate in ranked:
-        cost = candidate.cost
+    for entry in ranked:
+        cost = entry.estimate
         until = busy[0] + cost.seconds
         reason = _refusal(cost, budget, gb_hours, rewritten, tables, until)
-        yield candidate, reason
+        yield entry, reason
         if reason is None:
             gb_hours, rewritten, tables = gb_hours + Fraction(cost.gb_hours), rewritten + cost.bytes_rewritten, tables + 1
             heapq.heapreplace(busy, until)

@@ -6,15 +6,16 @@ import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from typing import Any
 
 import pytest
-from made_policies import policy
+from made_plans import made_plan
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.jobs.action_history import ActionHistory
 from airflow_snowpack.maintenance.fleet.budget import Budget, InvalidBudget
-from airflow_snowpack.maintenance.fleet.ranking import Candidate, candidate_of, rank, select, workers_worth
+from airflow_snowpack.maintenance.fleet.model import EntryState, PassEntry
+from airflow_snowpack.maintenance.fleet.ranking import rank, select, workers_worth
 from airflow_snowpack.maintenance.planning import ActionVerdict, Cause, Decision, Estimate, TablePlan
 from tests.support import effort
 
@@ -23,17 +24,24 @@ NIGHT = timedelta(days=1)
 FLEETS = effort.rounds(2_000, soak=100_000)
 
 
-def candidate(name: str, **values: object) -> Candidate:
-    given = {"benefit": 100.0, "cost": Estimate(bytes_rewritten=1_000, gb_hours=1.0, seconds=60.0)} | values
-    return Candidate(TableName("lake", "demo", name), **given)  # type: ignore[arg-type]
+def table(name: str) -> TableName:
+    return TableName("lake", "demo", name)
 
 
-def chosen(ranked: list[Candidate], budget: Budget, workers: int = 1) -> list[Candidate]:
+def in_need(name: str, cost: Estimate | None = None, *, saves: int = 100, **values: Any) -> PassEntry:
+    """Return the entry of a table whose maintenance saves readers so many files."""
+    cost = cost or Estimate(bytes_rewritten=1_000, gb_hours=1.0, seconds=60.0)
+    plan = made_plan(table(name), replace(cost, files_removed=saves), rewrite_data_files="…")
+    return PassEntry(table(name), 0, EntryState.CHOSEN, plan=plan, **values)
+
+
+def chosen(ranked: list[PassEntry], budget: Budget, workers: int = 1) -> list[PassEntry]:
     return [each for each, reason in select(ranked, budget, workers=workers) if reason is None]
 
 
-def order(*candidates: Candidate) -> list[str]:
-    return [each.table.table for each in rank(candidates, due_by=NOW + NIGHT)]
+def order(*entries: PassEntry, **reads_per_day: float) -> list[str]:
+    reads = {table(name): number for name, number in reads_per_day.items()}
+    return [each.table.table for each in rank(entries, reads, due_by=NOW + NIGHT)]
 
 
 def test_files_that_only_old_snapshots_need_count_less_than_any_file_that_readers_open() -> None:
@@ -41,10 +49,9 @@ def test_files_that_only_old_snapshots_need_count_less_than_any_file_that_reader
     compaction = Estimate(files_removed=2_000, files_added=4, bytes_rewritten=2_000 * 1024**2)
     small = replace(cleanup, files_removed=10, bytes_freed=1)
 
-    def planned(name: str, *estimates: Estimate) -> Candidate:
+    def planned(name: str, *estimates: Estimate) -> PassEntry:
         decisions = [Decision("rewrite_data_files", ActionVerdict.RUN, Cause.NEEDED, "…", estimate=each) for each in estimates]
-        plan = TablePlan(candidate(name).table, "m1", NOW, tuple(decisions), 0)
-        return candidate_of(plan, policy(), ActionHistory())
+        return PassEntry(table(name), 0, EntryState.CHOSEN, plan=TablePlan(table(name), "m1", NOW, tuple(decisions), 0))
 
     both, bloated, fragmented = (
         planned("both", compaction, cleanup),
@@ -53,32 +60,32 @@ def test_files_that_only_old_snapshots_need_count_less_than_any_file_that_reader
     )
 
     assert order(planned("tiny", small), bloated, fragmented, both) == ["both", "fragmented", "bloated", "tiny"]
-    assert (both.benefit, both.cost.bytes_freed) == (1_996, 50 * 1024**3)
+    assert (both.files_saved, both.estimate.bytes_freed) == (1_996, 50 * 1024**3)
 
 
 def test_the_table_with_the_most_benefit_per_cost_comes_first() -> None:
-    dear = candidate("dear", benefit=300.0, cost=Estimate(gb_hours=10.0))
-    cheap = candidate("cheap", benefit=100.0, cost=Estimate(gb_hours=1.0))
+    dear = in_need("dear", Estimate(gb_hours=10.0), saves=300)
+    cheap = in_need("cheap", Estimate(gb_hours=1.0), saves=100)
     assert order(dear, cheap) == ["cheap", "dear"]
 
 
 def test_a_table_that_is_read_often_comes_before_one_that_is_not() -> None:
-    assert order(candidate("archive", benefit=500.0), candidate("hourly", reads_per_day=24.0)) == ["hourly", "archive"]
+    assert order(in_need("archive", saves=500), in_need("hourly"), hourly=24.0) == ["hourly", "archive"]
 
 
 def test_a_table_that_did_not_fit_before_comes_before_more_valuable_ones() -> None:
-    assert order(candidate("new", benefit=9e9), candidate("waited", passes_waited=1)) == ["waited", "new"]
+    assert order(in_need("new", saves=10**9), in_need("waited", passes_waited=1)) == ["waited", "new"]
 
 
 def test_a_table_whose_deadline_comes_before_the_next_pass_comes_before_all_others() -> None:
-    soon = candidate("soon", benefit=1.0, deadline=NOW + timedelta(hours=20))
-    late = candidate("late", benefit=1.0, deadline=NOW - timedelta(days=2))
-    not_yet = candidate("not_yet", benefit=1.0, deadline=NOW + timedelta(days=5))
-    assert order(not_yet, candidate("waited", passes_waited=7), soon, late) == ["late", "soon", "waited", "not_yet"]
+    soon = in_need("soon", saves=1, deadline=NOW + timedelta(hours=20))
+    late = in_need("late", saves=1, deadline=NOW - timedelta(days=2))
+    not_yet = in_need("not_yet", saves=1, deadline=NOW + timedelta(days=5))
+    assert order(not_yet, in_need("waited", passes_waited=7), soon, late) == ["late", "soon", "waited", "not_yet"]
 
 
 def test_a_table_that_does_not_fit_is_named_with_what_is_left_and_a_smaller_one_is_chosen() -> None:
-    tables = [candidate(name, cost=Estimate(gb_hours=hours)) for name, hours in (("first", 6.0), ("large", 5.0), ("small", 4.0))]
+    tables = [in_need(name, Estimate(gb_hours=hours)) for name, hours in (("first", 6.0), ("large", 5.0), ("small", 4.0))]
     selection = {each.table.table: reason for each, reason in select(tables, Budget(gb_hours=10))}
     reason = "Needs 5.00 GB·h, and 4.00 GB·h of the budget are left."
     assert selection == {"first": None, "large": reason, "small": None}
@@ -93,12 +100,12 @@ def test_a_table_that_does_not_fit_is_named_with_what_is_left_and_a_smaller_one_
     ],
 )
 def test_a_table_that_no_such_budget_allows_is_named_so(cost: Estimate, budget: Budget, reason: str) -> None:
-    huge = candidate("huge", cost=cost)
+    huge = in_need("huge", cost)
     assert list(select([huge], budget)) == [(huge, reason)]
 
 
 def test_the_time_of_a_pass_is_that_of_all_its_workers() -> None:
-    tables = [candidate(f"t{number}", cost=Estimate(seconds=1_800)) for number in range(6)]
+    tables = [in_need(f"t{number}", Estimate(seconds=1_800)) for number in range(6)]
     assert len(chosen(tables, Budget(time=timedelta(hours=1)), workers=2)) == 4
 
 
@@ -167,8 +174,8 @@ def random_budget(chance: random.Random) -> Budget:
     return Budget(**{name: limit for name, limit in limits.items() if chance.random() < 0.6})  # type: ignore[arg-type]
 
 
-def assert_within(taken: list[Candidate], budget: Budget, workers: int) -> None:
-    costs = [each.cost for each in taken]
+def assert_within(taken: list[PassEntry], budget: Budget, workers: int) -> None:
+    costs = [each.estimate for each in taken]
     assert budget.gb_hours is None or sum(Fraction(cost.gb_hours) for cost in costs) <= Fraction(budget.gb_hours)
     assert budget.bytes is None or sum(cost.bytes_rewritten for cost in costs) <= budget.bytes
     assert budget.tables is None or len(costs) <= budget.tables
@@ -180,7 +187,7 @@ def assert_within(taken: list[Candidate], budget: Budget, workers: int) -> None:
 
 
 def assert_nothing_took_the_place_of_a_late_table(
-    taken: list[Candidate], waiting: list[Candidate], budget: Budget, workers: int, due_by: datetime
+    taken: list[PassEntry], waiting: list[PassEntry], budget: Budget, workers: int, due_by: datetime
 ) -> None:
     late = [each for each in taken if each.deadline is not None and each.deadline <= due_by]
     for table in waiting:
@@ -195,13 +202,13 @@ def test_each_table_that_the_budget_allows_is_reached_although_more_valuable_one
     chance = random.Random(effort.seed(19))
     for _ in range(FLEETS // 50):
         budget = random_budget(chance)
-        waiting = [candidate(f"t{number}", benefit=1.0, cost=random_cost(chance)) for number in range(chance.randrange(1, 10))]
-        waiting = [each for each in waiting if budget.exceeded_by(each.cost) is None]
+        waiting = [in_need(f"t{number}", random_cost(chance), saves=1) for number in range(chance.randrange(1, 10))]
+        waiting = [each for each in waiting if budget.exceeded_by(each.estimate) is None]
         for night in range(len(waiting)):
-            new = [candidate(f"new{night}_{number}", benefit=9e9, cost=random_cost(chance)) for number in range(3 * night)]
-            selection = select(rank([*new, *waiting], due_by=NOW), budget)
+            new = [in_need(f"new{night}_{number}", random_cost(chance), saves=10**9) for number in range(3 * night)]
+            selection = select(rank([*new, *waiting], {}, due_by=NOW), budget)
             waiting = [replace(each, passes_waited=each.passes_waited + 1) for each, reason in selection if reason]
-        assert not [each.table.table for each in waiting if each.benefit == 1.0]
+        assert not [each.table.table for each in waiting if each.files_saved == 1]
 
 
 def test_over_random_fleets_no_budget_is_exceeded_and_no_late_table_waits_for_another() -> None:
@@ -210,23 +217,23 @@ def test_over_random_fleets_no_budget_is_exceeded_and_no_late_table_waits_for_an
     for _ in range(FLEETS):
         workers, budget = chance.randrange(1, 5), random_budget(chance)
         fleet = [
-            candidate(
+            in_need(
                 f"t{number}",
-                benefit=chance.random() * 1_000,
-                cost=random_cost(chance),
-                reads_per_day=chance.choice([0.0, 1.0, 24.0]),
+                random_cost(chance),
+                saves=chance.randrange(1_000),
                 deadline=chance.choice([None, NOW + chance.randrange(-3, 6) * NIGHT]),
                 passes_waited=chance.choice([0, 0, 1, 3]),
             )
             for number in range(chance.randrange(1, 14))
         ]
-        ranked = rank(fleet, due_by=NOW + NIGHT)
+        reads = {each.table: chance.choice([0.0, 1.0, 24.0]) for each in fleet}
+        ranked = rank(fleet, reads, due_by=NOW + NIGHT)
         selection = list(select(ranked, budget, workers=workers))
         taken, waiting = ([each for each, reason in selection if (reason is None) == fits] for fits in (True, False))
         assert [each for each, _ in selection] == ranked
         assert_within(taken, budget, workers)
         assert_nothing_took_the_place_of_a_late_table(taken, waiting, budget, workers, NOW + NIGHT)
-        allowed = [each for each in ranked if budget.exceeded_by(each.cost) is None]
+        allowed = [each for each in ranked if budget.exceeded_by(each.estimate) is None]
         assert not allowed or taken[0] == allowed[0], "the first table that the whole budget allows is chosen"
         waited += len(waiting)
         chosen_late += sum(each.deadline is not None and each.deadline <= NOW for each in taken)
