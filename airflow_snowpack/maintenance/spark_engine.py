@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import FootprintMemory, TableName
     from airflow_snowpack.jobs.model import ActionResult, Job
     from airflow_snowpack.maintenance.options import ActionOptions
-    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
     from airflow_snowpack.maintenance.removals.records import Removals
+    from airflow_snowpack.maintenance.removals.running import JobRemovals
 
 log = logging.getLogger(__name__)
 
@@ -257,7 +257,7 @@ class SparkEngine:
         return self._connect()
 
     def _removals_of(self, job: Job) -> JobRemovals | None:
-        from airflow_snowpack.maintenance.removals.of_job import JobRemovals
+        from airflow_snowpack.maintenance.removals.running import JobRemovals
 
         return None if self._removals is None else JobRemovals(self._removals, job)
 

@@ -156,11 +156,9 @@ class RunRemovalOperator(MaintainTableOperator):
 
     def attempt(self, context: Context) -> dict[str, Any]:
         """Record the decision and request the deletion; a repeated task returns a removal that is already deleted."""
-        from airflow_snowpack.maintenance.removals.of_job import is_done
-
         with self.installation() as hook:
             removal = self._decided(context, hook)
-            if is_done(removal) and self._is_own(context, hook, removal):
+            if removal.is_done and self._is_own(context, hook, removal):
                 return removal_report(removal)
         return super().attempt(context)
 

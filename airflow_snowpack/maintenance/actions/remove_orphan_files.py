@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import MetadataReader
     from airflow_snowpack.maintenance.planning.finding import Facts, Finding
     from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem
-    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
     from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard
+    from airflow_snowpack.maintenance.removals.running import JobRemovals
     from airflow_snowpack.maintenance.writers import TableWriters
 
 log = logging.getLogger(__name__)

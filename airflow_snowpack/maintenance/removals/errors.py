@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import Kind, SnowpackError
-from airflow_snowpack.humanize import timestamp
 
 if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
@@ -27,7 +26,7 @@ class RemovalNotPossible(RemovalError, kind=Kind.REFUSED):
     """The state of the removal does not allow the change."""
 
     def __init__(self, removal: Removal, change: str) -> None:
-        super().__init__(f"The removal {removal.removal_id} cannot be {change}: it {state_of(removal)}.")
+        super().__init__(f"The removal {removal.removal_id} cannot be {change}: it {removal.state_text}.")
 
 
 class RemovalRefused(RemovalError, kind=Kind.REFUSED):
@@ -69,23 +68,3 @@ class RemovalsNotKept(RemovalError, kind=Kind.MISCONFIGURED):
             "The list of what is deleted is kept in the store, and this engine has none. Run the job in a worker or a task, or "
             "give the engine removals."
         )
-
-
-def state_of(removal: Removal) -> str:
-    """Return the state of a removal as the predicate of a sentence."""
-    from airflow_snowpack.maintenance.removals.model import RemovalState
-
-    until = f" until {timestamp(removal.quarantined_until)}" if removal.quarantined_until else ""
-    decided = f" by {removal.decided_by}" if removal.decided_by else ""
-    return {
-        RemovalState.PLANNED: "is still being planned",
-        RemovalState.AWAITING_APPROVAL: "awaits approval",
-        RemovalState.APPROVED: f"was approved{decided}",
-        RemovalState.REJECTED: f"was rejected{decided}",
-        RemovalState.DELETING: f"is being deleted by job {removal.job_id}",
-        RemovalState.QUARANTINED: f"is in quarantine{until}",
-        RemovalState.DELETED: "was deleted",
-        RemovalState.RESTORED: "was restored",
-        RemovalState.EXPIRED: "has expired" + (f" ({removal.error})" if removal.error else ", plan it again"),
-        RemovalState.FAILED: f"has failed ({removal.error})",
-    }[removal.state]

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.durations import parse_duration
-from airflow_snowpack.humanize import plural, size
+from airflow_snowpack.humanize import plural, size, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -175,3 +175,26 @@ class Removal:
         items = plural(self.item_count, "orphan file" if self.kind is RemovalKind.ORPHANS else "snapshot")
         total = "" if self.bytes is None else f" of {size(self.bytes)}"
         return f"{items}{total} of {self.table.dotted}"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether an attempt has processed the whole list."""
+        return self.error is None and self.state in (RemovalState.DELETED, RemovalState.QUARANTINED)
+
+    @property
+    def state_text(self) -> str:
+        """The state as the predicate of a sentence."""
+        until = f" until {timestamp(self.quarantined_until)}" if self.quarantined_until else ""
+        decided = f" by {self.decided_by}" if self.decided_by else ""
+        return {
+            RemovalState.PLANNED: "is still being planned",
+            RemovalState.AWAITING_APPROVAL: "awaits approval",
+            RemovalState.APPROVED: f"was approved{decided}",
+            RemovalState.REJECTED: f"was rejected{decided}",
+            RemovalState.DELETING: f"is being deleted by job {self.job_id}",
+            RemovalState.QUARANTINED: f"is in quarantine{until}",
+            RemovalState.DELETED: "was deleted",
+            RemovalState.RESTORED: "was restored",
+            RemovalState.EXPIRED: "has expired" + (f" ({self.error})" if self.error else ", plan it again"),
+            RemovalState.FAILED: f"has failed ({self.error})",
+        }[self.state]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.iceberg.quarantine import Quarantine
     from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem
-    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
+    from airflow_snowpack.maintenance.removals.running import JobRemovals
 
 log = logging.getLogger(__name__)
 
@@ -244,15 +244,10 @@ class _Walk:
         after = _each(chosen, partial(self._step, self._quarantine), self._stopped)
         known = {item.name: item for item in after}
         self.parts += 1
-        for was, item in zip(chosen, after, strict=True):
-            assert was.outcome is not None
-            assert item.outcome is not None
-            self._counts[was.outcome] -= 1
-            self._counts[item.outcome] += 1
-            if item.outcome not in POSSIBLY_HELD:
-                self.done[item.outcome] += 1
-            if item.reason is not None and item.reason != NEVER_TAKEN:
-                self.problems[item.reason] += 1
+        self._counts.subtract(was.outcome for was in chosen if was.outcome)
+        self._counts.update(item.outcome for item in after if item.outcome)
+        self.done.update(item.outcome for item in after if item.outcome and item.outcome not in POSSIBLY_HELD)
+        self.problems.update(item.reason for item in after if item.reason not in (None, NEVER_TAKEN))
         part = [known.get(item.name, item) for item in part]
         self._records.record(self._removal, {number: part}, self._counts)
         return part

@@ -11,7 +11,10 @@ that began a removal writes them: each write names the fence of its attempt.
 
 from __future__ import annotations
 
+import json
+import zlib
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -19,43 +22,71 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from airflow_snowpack.jobs.model import JobStatus
+from airflow_snowpack.jobs.rows import table_from
 from airflow_snowpack.maintenance.removals.errors import (
     NothingInQuarantine,
     RemovalNotFound,
     RemovalNotPossible,
     RemovalTakenOver,
 )
-from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome, RemovalKind, RemovalState
-from airflow_snowpack.maintenance.removals.rows import (
-    ABANDONED,
-    BY_KEY,
-    FENCED,
-    NEWEST_FIRST,
-    PART,
-    PART_NUMBERS,
-    PART_SIZE,
-    REMOVAL,
-    REMOVALS,
-    STATE,
-    new_row,
-    pack,
-    removal_from,
-    unpack,
-)
-from airflow_snowpack.store import Page, storable, storable_error, upsert, write_audit
+from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome, Removal, RemovalItem, RemovalKind, RemovalState
+from airflow_snowpack.store import Keyset, Page, row_mapper, storable, storable_error, upsert, write_audit
 from airflow_snowpack.store.dialect import UtcDateTime
+from airflow_snowpack.store.retention import RetainedRows
 from airflow_snowpack.store.tables.jobs import jobs
 from airflow_snowpack.store.tables.removals import removal_parts, removals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem
     from airflow_snowpack.store import Actor, Store
 
 PAGE_SIZE = 100
+PART_SIZE = 1_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+REMOVAL, PART = removals.c, removal_parts.c
+NEWEST_FIRST = Keyset(REMOVAL.planned_at, REMOVAL.removal_id, descending=True)
+NOW = sa.bindparam("b_now", type_=UtcDateTime)
+EXPIRES = tuple(state.value for state in RemovalState if RemovalState.EXPIRED in state.successors)
+"""The states that can expire."""
+
+ENDED = tuple(state.value for state in RemovalState if state.is_terminal)
+HAS_EXPIRED = sa.and_(REMOVAL.state.in_(EXPIRES), REMOVAL.expires_at <= NOW)
+STATE = sa.case(
+    (
+        sa.and_(REMOVAL.quarantined_until.is_not(None), sa.or_(REMOVAL.state.in_(ENDED), HAS_EXPIRED)),
+        sa.literal_column(f"'{RemovalState.QUARANTINED.value}'"),
+    ),
+    (HAS_EXPIRED, sa.literal_column(f"'{RemovalState.EXPIRED.value}'")),
+    else_=REMOVAL.state,
+)
+"""The current state. Expired and restorable removals are derived, so no process has to write these states."""
+
+REMOVALS = sa.select(*(column for column in removals.columns if column.name != "state"), STATE.label("state"))
+IS_OPEN = sa.or_(REMOVAL.state == RemovalState.DELETING.value, REMOVAL.quarantined_until.is_not(None))
+"""Whether its attempt may write to it."""
+
+IS_ACTIVE = jobs.c.status.in_([status.value for status in JobStatus if not status.is_terminal])
+ABANDONED = sa.and_(REMOVAL.state == RemovalState.DELETING.value, ~sa.exists().where(jobs.c.job_id == REMOVAL.job_id, IS_ACTIVE))
+"""It was being deleted, and its job has ended."""
+
+KINDS = (
+    RetainedRows(
+        removals,
+        age=REMOVAL.planned_at,
+        order=(REMOVAL.planned_at, REMOVAL.removal_id),
+        # Files in quarantine can only be found by their list.
+        unneeded=sa.and_(REMOVAL.quarantined_until.is_(None), sa.or_(REMOVAL.state != RemovalState.DELETING.value, ABANDONED)),
+        at_least=timedelta(days=30),
+        belongings=(PART.removal_id,),
+    ),
+)
+"""Removals are kept as long as jobs, and at least a month."""
+
+removal_from = row_mapper(Removal, {"kind": RemovalKind, "state": RemovalState}, table=table_from)
 SUPERSEDED = "a newer plan replaces it: removal {}"
 
 
@@ -67,10 +98,7 @@ class Removals:
 
     def get(self, removal_id: str) -> Removal:
         """:raises RemovalNotFound: there is no such removal."""
-        row = self.store.first(BY_KEY, {"b_removal": storable(removal_id), "b_now": self.store.clock()})
-        if row is None:
-            raise RemovalNotFound(removal_id)
-        return removal_from(row)
+        return _found(removal_id, self.store.first(_of_id(removal_id), {"b_now": self.store.clock()}))
 
     def list(
         self,
@@ -95,8 +123,7 @@ class Removals:
 
     def planned_by(self, job_id: str) -> Sequence[Removal]:
         """Return the removals that a job planned, in the order of its actions."""
-        query = REMOVALS.where(REMOVAL.planned_by_job == storable(job_id)).order_by(REMOVAL.planned_at, REMOVAL.removal_id)
-        return [removal_from(row) for row in self.store.all(query, {"b_now": self.store.clock()})]
+        return self._oldest_first(REMOVAL.planned_by_job == storable(job_id))
 
     def ids_beginning(self, beginning: str, *, limit: int = 10) -> Sequence[str]:
         """Return the removal ids with this prefix."""
@@ -104,12 +131,13 @@ class Removals:
 
     def part_numbers(self, removal_id: str) -> Sequence[int]:
         """Return the numbers of a list's parts, in order."""
-        return [row.number for row in self.store.all(PART_NUMBERS, {"b_removal": removal_id})]
+        query = sa.select(PART.number).where(PART.removal_id == removal_id).order_by(PART.number)
+        return [row.number for row in self.store.all(query)]
 
     def part(self, removal_id: str, number: int) -> Sequence[RemovalItem]:
         """Return one part of the list; empty beyond its end."""
         content = self.store.scalar(sa.select(PART.content).where(PART.removal_id == removal_id, PART.number == number))
-        return [] if content is None else unpack(content)
+        return [] if content is None else _unpack(content)
 
     def items(self, removal_id: str) -> Iterator[RemovalItem]:
         """Yield the whole list, with one part in memory at a time."""
@@ -144,7 +172,7 @@ class Removals:
         number, count = 0, 0
         size: int | None = 0
         while part:
-            self.store.transact(partial(_write_part, removal_id=draft.removal_id, number=number, content=pack(part)))
+            self.store.transact(partial(_write_part, removal_id=draft.removal_id, number=number, content=_pack(part)))
             number, count = number + 1, count + len(part)
             sizes = [item.bytes for item in part if item.bytes is not None]
             size = None if size is None or len(sizes) < len(part) else size + sum(sizes)
@@ -165,7 +193,7 @@ class Removals:
             # These rows first, because an attempt that still writes a list locks its row for each part.
             conn.execute(sa.delete(removals).where(REMOVAL.removal_id.in_(left)))
             conn.execute(sa.delete(removal_parts).where(PART.removal_id.in_(left)))
-        conn.execute(sa.insert(removals), new_row(draft))
+        conn.execute(sa.insert(removals), _new_row(draft))
 
     def _end_plan(self, conn: sa.Connection, planned: Removal, state: RemovalState) -> None:
         totals = {"item_count": planned.item_count, "bytes": planned.bytes, "state": state.value}
@@ -231,14 +259,12 @@ class Removals:
         """
 
         def write(conn: sa.Connection) -> None:
-            found, now = self._locked(conn, removal_id), self.store.clock()
-            if not _is_live(conn, job_id, attempt_id):
-                raise RemovalTakenOver(removal_id)
+            found, now = self._locked(conn, removal_id, job_id, attempt_id), self.store.clock()
             planned_here = found.state is RemovalState.PLANNED and found.planned_by_job == job_id
             if not planned_here and found.state not in (RemovalState.APPROVED, RemovalState.DELETING):
                 raise RemovalNotPossible(found, "run")
-            others = found.job_id is not None and found.attempt_id is not None and found.job_id != job_id
-            if found.state is RemovalState.DELETING and others and _is_live(conn, found.job_id, found.attempt_id):
+            others = found.job_id != job_id and _is_live(conn, found.job_id, found.attempt_id)
+            if found.state is RemovalState.DELETING and others:
                 raise RemovalNotPossible(found, "run")
             fence = {"state": RemovalState.DELETING.value, "job_id": job_id, "attempt_id": attempt_id, "error": None}
             started = {"started_at": found.started_at or now, "ended_at": None}
@@ -252,17 +278,13 @@ class Removals:
 
         :raises RemovalTakenOver: the fence has moved; nothing was written.
         """
-        fence = _fence(removal)
         totals = {column: counts.get(outcome, 0) for outcome, column in COUNTED.items()}
 
         def write(conn: sa.Connection) -> None:
-            if conn.execute(sa.update(removals).where(FENCED).values(**totals), fence).rowcount == 0:
-                raise RemovalTakenOver(removal.removal_id)
-            change = sa.update(removal_parts).where(
-                PART.removal_id == sa.bindparam("b_removal"), PART.number == sa.bindparam("b_number")
-            )
+            _write(conn, removal, totals)
             for number, items in parts.items():
-                conn.execute(change.values(content=pack(items)), {"b_removal": removal.removal_id, "b_number": number})
+                part = sa.and_(PART.removal_id == removal.removal_id, PART.number == number)
+                conn.execute(sa.update(removal_parts).where(part).values(content=_pack(items)))
 
         self.store.transact(write)
 
@@ -278,7 +300,7 @@ class Removals:
                 (REMOVAL.quarantined_count > 0, sa.literal(self.store.clock() + removal.quarantine, UtcDateTime)), else_=None
             )
         text = None if error is None else storable_error(error)
-        written = self.store.execute(sa.update(removals).where(FENCED).values(**values, error=text), _fence(removal))
+        written = self.store.execute(sa.update(removals).where(_fenced(removal)).values(**values, error=text))
         ended = self.get(removal.removal_id)
         # The response to the first try may have been lost.
         if not written and (ended.state, ended.attempt_id) != (state, removal.attempt_id):
@@ -296,12 +318,11 @@ class Removals:
         :param or_of_job: also those whose last file this job has restored.
         """
         held = sa.or_(REMOVAL.quarantined_until.is_not(None), sa.and_(REMOVAL.job_id == or_of_job, REMOVAL.restored_count > 0))
-        query = REMOVALS.where(REMOVAL.table_key == table.lock_key, held)
+        which = [REMOVAL.table_key == table.lock_key, held]
         if until is not None:
             ended = sa.or_(sa.literal(RemovalState.QUARANTINED.value) == STATE, ABANDONED)
-            query = query.where(REMOVAL.quarantined_until <= until, ended)
-        rows = self.store.all(query.order_by(REMOVAL.planned_at, REMOVAL.removal_id), {"b_now": self.store.clock()})
-        return [removal_from(row) for row in rows]
+            which += [REMOVAL.quarantined_until <= until, ended]
+        return self._oldest_first(*which)
 
     def tables_with_deleted_orphans(self, tables: Collection[TableName]) -> frozenset[str]:
         """Return the UUIDs of tables with these names that had orphan files deleted for good, in one statement."""
@@ -321,8 +342,7 @@ class Removals:
         """
         assert removal.quarantine is not None, removal
         until = {"quarantined_until": self.store.clock() + removal.quarantine}
-        if not self.store.execute(sa.update(removals).where(FENCED).values(**until), _fence(removal)):
-            raise RemovalTakenOver(removal.removal_id)
+        self.store.transact(lambda conn: _write(conn, removal, until))
 
     def reopen(self, removal_id: str, job_id: str, attempt_id: str) -> Removal:
         """Move the fence of a removal with files in quarantine to an attempt that restores or deletes them.
@@ -336,9 +356,7 @@ class Removals:
         """
 
         def write(conn: sa.Connection) -> None:
-            found = self._locked(conn, removal_id)
-            if not _is_live(conn, job_id, attempt_id):
-                raise RemovalTakenOver(removal_id)
+            found = self._locked(conn, removal_id, job_id, attempt_id)
             if found.quarantined_until is None:
                 raise NothingInQuarantine(found)
             if found.job_id != job_id and _is_live(conn, found.job_id, found.attempt_id):
@@ -364,20 +382,38 @@ class Removals:
         values = {"attempt_id": removal.attempt_id} if left else {"state": state, "quarantined_until": None}
 
         def write(conn: sa.Connection) -> None:
-            if conn.execute(sa.update(removals).where(FENCED).values(**values), _fence(removal)).rowcount == 0:
-                raise RemovalTakenOver(removal.removal_id)
+            _write(conn, removal, values)
             detail = {"table": str(removal.table), "files": files, "left": left, "job": removal.job_id}
             write_audit(conn, self.store, actor, change, audit_subject(removal.removal_id), **detail)
 
         self.store.transact(write)
         return self.get(removal.removal_id)
 
-    def _locked(self, conn: sa.Connection, removal_id: str) -> Removal:
-        values: dict[str, Any] = {"b_removal": storable(removal_id), "b_now": self.store.clock()}
-        row = conn.execute(BY_KEY.with_for_update(), values).first()
-        if row is None:
-            raise RemovalNotFound(removal_id)
-        return removal_from(row)
+    def _oldest_first(self, *which: sa.ColumnElement[bool]) -> Sequence[Removal]:
+        query = REMOVALS.where(*which).order_by(REMOVAL.planned_at, REMOVAL.removal_id)
+        return [removal_from(row) for row in self.store.all(query, {"b_now": self.store.clock()})]
+
+    def _locked(self, conn: sa.Connection, removal_id: str, job_id: str = "", attempt_id: str | None = None) -> Removal:
+        """Return a removal and lock it until the transaction ends.
+
+        :param attempt_id: of the attempt that locks it; ``None``: a person does.
+        :raises RemovalTakenOver: the attempt has lost its job.
+        """
+        row = conn.execute(_of_id(removal_id).with_for_update(), {"b_now": self.store.clock()}).first()
+        found = _found(removal_id, row)
+        if attempt_id is not None and not _is_live(conn, job_id, attempt_id):
+            raise RemovalTakenOver(removal_id)
+        return found
+
+
+def _of_id(removal_id: str) -> sa.Select[Any]:
+    return REMOVALS.where(REMOVAL.removal_id == storable(removal_id))
+
+
+def _found(removal_id: str, row: sa.Row[Any] | None) -> Removal:
+    if row is None:
+        raise RemovalNotFound(removal_id)
+    return removal_from(row)
 
 
 def _write_part(conn: sa.Connection, removal_id: str, number: int, content: bytes) -> None:
@@ -399,9 +435,61 @@ def _is_live(conn: sa.Connection, job_id: str | None, attempt_id: str | None) ->
     return conn.execute(sa.select(sa.literal_column("1")).where(live)).first() is not None
 
 
-def _fence(removal: Removal) -> dict[str, Any]:
-    return {"b_removal": removal.removal_id, "b_attempt": removal.attempt_id}
+def _fenced(removal: Removal) -> sa.ColumnElement[bool]:
+    """Select a removal as long as the fence is that of its attempt."""
+    return sa.and_(REMOVAL.removal_id == removal.removal_id, REMOVAL.attempt_id == (removal.attempt_id or ""), IS_OPEN)
+
+
+def _write(conn: sa.Connection, removal: Removal, values: Mapping[str, Any]) -> None:
+    """Write to a removal under the fence of its attempt.
+
+    :raises RemovalTakenOver: the fence has moved.
+    """
+    if conn.execute(sa.update(removals).where(_fenced(removal)).values(**values)).rowcount == 0:
+        raise RemovalTakenOver(removal.removal_id)
 
 
 def audit_subject(removal_id: str) -> str:
     return f"removal:{removal_id}"
+
+
+def _new_row(removal: Removal) -> dict[str, Any]:
+    """Return the row of a removal whose list is about to be written."""
+    return {
+        "removal_id": removal.removal_id,
+        "catalog": removal.table.catalog,
+        "catalog_id": removal.table.catalog_id,
+        "database_name": removal.table.database,
+        "table_name": removal.table.table,
+        "table_key": removal.table.lock_key,
+        "kind": removal.kind.value,
+        "state": RemovalState.PLANNED.value,
+        "planned_at": removal.planned_at,
+        "expires_at": removal.expires_at,
+        "planned_by_job": removal.planned_by_job,
+        "requested_by": removal.requested_by and storable(removal.requested_by),
+        "table_uuid": removal.table_uuid,
+        "metadata_location": storable(removal.metadata_location),
+        "location": storable(removal.location),
+        "settings": dict(removal.settings),
+        "item_count": 0,
+        "deleted_count": 0,
+        "gone_count": 0,
+        "left_out_count": 0,
+    }
+
+
+def _pack(items: Iterable[RemovalItem]) -> bytes:
+    """Return the content of a part. JSON escapes what databases refuse in text, so paths stay exact."""
+    plain = [
+        [item.name, item.bytes, None if item.at is None else (item.at - EPOCH) // MICROSECOND, item.outcome, item.reason]
+        for item in items
+    ]
+    return zlib.compress(json.dumps(plain, separators=(",", ":")).encode("ascii"))
+
+
+def _unpack(content: bytes) -> list[RemovalItem]:
+    return [
+        RemovalItem(name, size, None if at is None else EPOCH + at * MICROSECOND, outcome and ItemOutcome(outcome), reason)
+        for name, size, at, outcome, reason in json.loads(zlib.decompress(content))
+    ]
