@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from airflow_snowpack.humanize import size
-from airflow_snowpack.maintenance.replay import ReplayOutcome, TableReplay
+from airflow_snowpack.maintenance.replay.model import ReplayOutcome, TableReplay
 from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.shape import From, Moment, Shape
 

@@ -17,7 +17,8 @@ from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.humanize import duration, plural, timestamp
 from airflow_snowpack.inventory.inventory import LeftOut
 from airflow_snowpack.maintenance.policies import Policies
-from airflow_snowpack.maintenance.replay import Replay, replay_tables
+from airflow_snowpack.maintenance.replay.model import Replay
+from airflow_snowpack.maintenance.replay.simulation import replay_tables
 from airflow_snowpack.wire.replay import OUTCOMES, REPLAYED, ReplayShape, over_time
 
 INSTALLED = "installed policies"

@@ -23,7 +23,7 @@ from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.inventory import Condition
 from airflow_snowpack.maintenance.assessment import Assessment
 from airflow_snowpack.maintenance.assessment.model import State
-from airflow_snowpack.maintenance.replay import Replay, ReplayOutcome
+from airflow_snowpack.maintenance.replay.model import Replay, ReplayOutcome
 
 MOST_FIGURES = 12
 TONES = ("off", "waiting", "running", "changed")

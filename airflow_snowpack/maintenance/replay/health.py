@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg.health import HealthBounds
     from airflow_snowpack.iceberg.health.model import Ref
-    from airflow_snowpack.maintenance.replay.history import File
-    from airflow_snowpack.maintenance.replay.state import SimulatedManifest, SimulatedTable
+    from airflow_snowpack.maintenance.replay.history import File, ReplayedManifest
+    from airflow_snowpack.maintenance.replay.state import SimulatedTable
 
 LIVE, POSITIONS = 1, 1
 """The status of a live file in a manifest, and the content of a position-delete file."""
@@ -55,7 +55,7 @@ def _refs(state: SimulatedTable, real: TableHealth) -> Iterator[Ref]:
             yield ref
 
 
-def _as_iceberg(manifest: SimulatedManifest, spec_id: int) -> ManifestFile:
+def _as_iceberg(manifest: ReplayedManifest, spec_id: int) -> ManifestFile:
     from pyiceberg.manifest import ManifestContent, ManifestFile
 
     return ManifestFile.from_args(

@@ -34,15 +34,15 @@ class NoHistory(SnowpackError, kind=Kind.INVALID):
         super().__init__(f"The table {table!r} has no current snapshot, so there is nothing to replay.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReplayedManifest:
-    """A manifest of a snapshot, with the keys of its live files."""
+    """A manifest of a recorded or simulated snapshot, with the keys of its live files."""
 
     path: str
     bytes: int
     is_data: bool
     spec_id: int
-    files: frozenset[Key]
+    files: set[Key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def _open(table: Table, manifest: ManifestFile) -> tuple[ReplayedManifest, dict[
     files: dict[Key, File] = {key_of(file): file for file in read_entries(manifest, table.io)}
     is_data = manifest.content == ManifestContent.DATA
     place = (manifest.manifest_path, manifest.manifest_length, is_data, manifest.partition_spec_id)
-    return ReplayedManifest(*place, frozenset(files)), files
+    return ReplayedManifest(*place, set(files)), files
 
 
 def _commit(

@@ -12,7 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.metadata_reader import DeleteKind, LiveDelete, LiveFile, TableFiles, partition_label
-from airflow_snowpack.maintenance.replay.history import key_of
+from airflow_snowpack.maintenance.replay.history import ReplayedManifest, key_of
 from airflow_snowpack.maintenance.replay.model import Point
 
 if TYPE_CHECKING:
@@ -44,16 +44,6 @@ class WrittenFile:
     records: float
     inside: set[str]
     share: float = 1.0
-
-
-@dataclass(slots=True)
-class SimulatedManifest:
-    """A manifest of the simulated current snapshot."""
-
-    bytes: int
-    is_data: bool
-    spec_id: int
-    files: set[Key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +79,7 @@ class SimulatedTable:
         self._ratio = history.compaction_ratio
         self.data: dict[str, LiveFile] = {}
         self.deletes: dict[Key, LiveDelete] = {}
-        self.manifests: dict[str, SimulatedManifest] = {}
+        self.manifests: dict[str, ReplayedManifest] = {}
         self.snapshots: list[Snapshot] = []
         self.dead: list[Dead] = []
         self.newest_at: dict[PartitionKey, datetime] = {}
@@ -218,7 +208,7 @@ class SimulatedTable:
         """Add a manifest of a simulated commit; without a size in bytes, it is estimated."""
         if keys:
             size = SMALLEST_MANIFEST + BYTES_PER_ENTRY * len(keys) if size is None else size
-            self._hold(f"simulated-{next(self._names)}", SimulatedManifest(size, is_data, spec_id, keys))
+            self._hold(ReplayedManifest(f"simulated-{next(self._names)}", size, is_data, spec_id, keys))
 
     @property
     def files(self) -> TableFiles:
@@ -297,11 +287,11 @@ class SimulatedTable:
             live = {key for key in manifest.files if key in self._born}
             if live or not manifest.files:
                 size = max(manifest.bytes - unknown, SMALLEST_MANIFEST) if unknown else manifest.bytes
-                self._hold(manifest.path, SimulatedManifest(size, manifest.is_data, manifest.spec_id, live))
+                self._hold(replace(manifest, bytes=size, files=live))
 
-    def _hold(self, path: str, manifest: SimulatedManifest) -> None:
-        self.manifests[path] = manifest
-        self._manifest_of.update(dict.fromkeys(manifest.files, path))
+    def _hold(self, manifest: ReplayedManifest) -> None:
+        self.manifests[manifest.path] = manifest
+        self._manifest_of.update(dict.fromkeys(manifest.files, manifest.path))
 
     def _drop_entry(self, key: Key) -> None:
         """Remove a file from its manifest, and drop the manifest if it becomes empty."""

@@ -15,7 +15,8 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import read_health
 from airflow_snowpack.maintenance.planning import Estimate, plan_table
 from airflow_snowpack.maintenance.policies import Policies, Rule, TablePolicy
-from airflow_snowpack.maintenance.replay import read_history, recorded, simulate
+from airflow_snowpack.maintenance.replay.history import read_history
+from airflow_snowpack.maintenance.replay.simulation import recorded, simulate
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -16,8 +16,9 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import FileCounts, read_health
 from airflow_snowpack.maintenance.actions.rewrite_data_files import RewriteDataFiles
 from airflow_snowpack.maintenance.policies import Policies, Rule, TablePolicy
-from airflow_snowpack.maintenance.replay import NoHistory, passes, read_history, recorded, replay_tables, simulate
 from airflow_snowpack.maintenance.replay.health import health_of
+from airflow_snowpack.maintenance.replay.history import NoHistory, read_history
+from airflow_snowpack.maintenance.replay.simulation import passes, recorded, replay_tables, simulate
 from airflow_snowpack.maintenance.replay.state import SimulatedTable
 
 if TYPE_CHECKING:
