@@ -41,3 +41,11 @@ class SnowpackError(Exception):
     def __init_subclass__(cls, *, kind: Kind, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         cls.kind = kind
+
+
+def error_text(error: BaseException) -> str:
+    """Return the text of an exception, also if its class is of other code and fails to show it."""
+    try:
+        return str(error)
+    except Exception as failure:  # noqa: BLE001 - another package's ``__str__`` may raise anything
+        return f"its text cannot be shown ({type(failure).__name__})"

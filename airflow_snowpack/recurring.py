@@ -16,7 +16,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from logging import Logger
 
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import SnowpackError, error_text
 
 LOG_INTERVAL = timedelta(seconds=30)
 
@@ -47,7 +47,7 @@ class Recurring:
             return
         more = f" ({self._unlogged} more failures since the last line)" if self._unlogged else ""
         self._failures, self._unlogged, self._logged_at = self._failures + 1, 0, now
-        text = " ".join(f"{type(error).__name__}: {error}".split())
+        text = " ".join(f"{type(error).__name__}: {error_text(error)}".split())
         trace = None if isinstance(error, SnowpackError) else error
         self._log.warning("%s: %s%s", self._what, text, more, exc_info=trace)
 

@@ -22,7 +22,7 @@ from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 from airflow_snowpack.backoff import backoff
-from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.errors import Kind, SnowpackError, error_text
 from airflow_snowpack.humanize import duration
 
 K = TypeVar("K", bound=Hashable)
@@ -86,7 +86,7 @@ class _Call(Generic[V]):
         except Exception as problem:  # noqa: BLE001 - it is the result of this call alone
             result = problem
         except BaseException as problem:  # noqa: BLE001 - such as SystemExit: it ends the call, and not the process
-            result = RuntimeError(f"{type(problem).__name__}: {problem}")
+            result = RuntimeError(f"{type(problem).__name__}: {error_text(problem)}")
         self.results.append(result)
         self.returned = monotonic()
 

@@ -20,7 +20,7 @@ from airflow.sdk.exceptions import (
 )
 
 from airflow_snowpack.connections.errors import SHARED_DATABASE, ConnectionNotFound, ConnectionUnreadable, EmbeddedNotShared
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import SnowpackError, error_text
 from airflow_snowpack.redaction import redacted, remember_secrets
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def message_of(problem: Exception) -> str:
     """Return the message of an error of this package; class and first line of any other."""
     if isinstance(problem, SnowpackError):
         return str(problem)
-    first = (str(problem).splitlines() or [""])[0]
+    first = (error_text(problem).splitlines() or [""])[0]
     return f"{type(problem).__name__}: {first}"
 
 

@@ -28,8 +28,8 @@ from airflow_snowpack.scheduling.sources.source import (
     TriggerSource,
     blocking,
     dag_source,
-    keys_of_added,
     read_problems,
+    source_keys,
     sources_of,
     uninstalled,
     with_problems,
@@ -236,9 +236,7 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
     waiting, launching = _current(conn, stored)
     ended, ticks = _ended(conn, names), _next_ticks(conn, names)
     at_gates = waiting_at_gates(conn, [one.dag_id for one in stored])
-    problems, read_at = _read_sources(conn, stored, catalog)
-    listening = [one.read.trigger for one in stored if one.enabled and one.read is not None]
-    problems |= uninstalled(keys_of_added(listening, catalog), now)
+    problems, read_at = _read_sources(conn, stored, catalog, now)
     seen_at, polled_at = last_seen(conn, Role.SCHEDULER), last_seen(conn, Role.POLLER)
     keys = {row.waits_for for row in waiting.values() if row.waits_for is not None}
     holders = {key: tuple(sorted(runs_that_count(conn, key))) for key in sorted(keys)}
@@ -247,7 +245,7 @@ def _explain(conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
         name, row = one.name, waiting.get(one.name)
         sent, judgement = launching.get(name), _judged(conn, one, row, now)
         if one.enabled and one.read is not None:
-            judgement = with_problems(one.read.trigger, judgement, blocking(one.read.trigger, problems, catalog))
+            judgement = with_problems(one.read.trigger, judgement, blocking(one.read, problems, catalog))
         explained[name] = Explanation(
             stored=one,
             trigger=judgement,
@@ -279,19 +277,19 @@ def _judged(conn: sa.Connection, one: StoredSchedule, row: sa.Row[Any] | None, n
 
 
 def _read_sources(
-    conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str
+    conn: sa.Connection, stored: Sequence[StoredSchedule], catalog: str, now: datetime
 ) -> tuple[dict[str, SourceProblem], dict[str, datetime]]:
     """Return the problems of the sources of enabled schedules, and when each table was last read, by key."""
-    enabled = [(one.dag_id, one.read.trigger) for one in stored if one.enabled and one.read is not None]
-    keys = {leaf.source.key(catalog) for _, trigger in enabled for leaf in trigger.leaves() if leaf.source is not None}
-    keys |= {dag_source(dag_id) for dag_id, _ in enabled}
+    enabled = [one.read for one in stored if one.enabled and one.read is not None]
+    keys = source_keys(enabled, catalog)
     tables = sorted(key for key in keys if key.startswith(TABLES))
     read_at: dict[str, datetime] = {}
     for start in range(0, len(tables), KEYS_PER_STATEMENT):
         names = [key.removeprefix(TABLES) for key in tables[start : start + KEYS_PER_STATEMENT]]
         query = sa.select(table_places.c.table_key, table_places.c.read_at).where(table_places.c.table_key.in_(names))
         read_at |= {f"{TABLES}{row.table_key}": row.read_at for row in conn.execute(query)}
-    return read_problems(conn, keys), read_at
+    problems = read_problems(conn, keys | {dag_source(one.dag_id) for one in enabled})
+    return problems | uninstalled(keys, now), read_at
 
 
 def _sources(
@@ -300,7 +298,7 @@ def _sources(
     """Return what an enabled schedule listens to, and the DAG that it starts if that does not exist."""
     if one.read is None or not one.enabled:
         return ()
-    found = sources_of(one.read.trigger, problems, read_at, catalog)
+    found = sources_of(one.read, problems, read_at, catalog)
     target = problems.get(dag_source(one.dag_id))
     if target is None or any((source.kind, source.name) == ("dag", one.dag_id) for source in found):
         return found

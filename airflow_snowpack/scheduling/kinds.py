@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from airflow_snowpack.errors import error_text
 from airflow_snowpack.scheduling.declared import Declared
 from airflow_snowpack.scheduling.errors import InvalidSchedule
 
@@ -89,7 +90,7 @@ class Kinds(Generic[D]):
         except (InvalidSchedule, RecursionError):
             raise
         except Exception as error:
-            raise InvalidSchedule(self.what, kind, f"its class fails with {type(error).__name__}: {error}") from error
+            raise InvalidSchedule(self.what, kind, f"its class fails with {type(error).__name__}: {error_text(error)}") from error
         return value
 
     @property

@@ -23,6 +23,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.backoff import backoff
+from airflow_snowpack.errors import error_text
 from airflow_snowpack.humanize import duration
 from airflow_snowpack.scheduling.airflow_port import Launch, NotStarted, Starter
 from airflow_snowpack.scheduling.events.clocks import TOLERANCE
@@ -174,7 +175,7 @@ def _failed(launch: Launch, error: Exception) -> NotStarted:
     if isinstance(error, NoAnswer):
         return NotStarted(f"Airflow has not answered within {duration(START_LIMIT)}", may_exist=True)
     log.warning("launch_failed: %s", launch.run_id, exc_info=error)
-    return NotStarted(f"{type(error).__name__}: {error}", may_exist=True)
+    return NotStarted(f"{type(error).__name__}: {error_text(error)}", may_exist=True)
 
 
 def close_launch(conn: sa.Connection, row: sa.Row[Any], now: datetime) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.errors import error_text
 from airflow_snowpack.scheduling.errors import InvalidSchedule, WrongTransition
 from airflow_snowpack.scheduling.schedule import Definitions, Schedule
 from airflow_snowpack.store import Store, storable
@@ -230,7 +231,7 @@ def _with_schedule(row: sa.Row[Any], current: sa.Row[Any] | None, definitions: D
     if current is None or current.generation != row.generation:
         return Locked(row)
     if failure is not None:
-        return Locked(row, problem=f"it cannot be evaluated ({type(failure).__name__}: {str(failure)[:ERROR_LENGTH]})")
+        return Locked(row, problem=f"it cannot be evaluated ({type(failure).__name__}: {error_text(failure)[:ERROR_LENGTH]})")
     try:
         return Locked(row, definitions.read(current.name, current.definition))
     except InvalidSchedule as error:

@@ -7,19 +7,22 @@
             ...
             return happened, now
 
-The invariant is that of the poller: the events of a source and the place up to which it was read are one transaction, so that two
-pollers, or one that was killed, neither repeat nor skip an event. A source that hangs or fails delays no other.
+The invariant is that of the poller: two pollers, or one that was killed, neither repeat nor skip an event. The events of a read
+are stored in batches, and the place moves with the last one. A second read from the same place returns the same events, which the
+log already has: it knows them by their ``source_id`` or, without one, by their content and the time when the place was stored. A
+source that hangs or fails delays no other.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple
 
 import sqlalchemy as sa
@@ -37,6 +40,8 @@ log = logging.getLogger(__name__)
 
 READ_LIMIT = timedelta(seconds=30)
 """How long one read may take."""
+EVENTS_PER_TRANSACTION = 5_000
+"""All other publishers of events wait for this transaction."""
 
 
 class PolledSource:
@@ -51,7 +56,7 @@ class PolledSource:
         """Return what happened since a place, and the place where the next read begins.
 
         An exception is recorded as the problem of the source, and a later round reads again. The ``source_id`` of an event
-        identifies it among those of its key.
+        identifies it among those of its key. Without one, equal events of two reads from one stored place are one event.
 
         :param key: of the events, as the triggers' ``event_key`` returns it.
         :param place: what the last read returned: any JSON value. ``None``: this is the first read, which begins at the present.
@@ -88,12 +93,12 @@ class SourcePoller:
         due = [key for key in self._keys() if key not in self._read_at]
         if not due:
             return 0
-        query = sa.select(considered.c.consumer, considered.c.upto)
+        query = sa.select(considered.c.consumer, considered.c.upto, considered.c.changed_at)
         rows = self._store.all_by_key(query, considered.c.consumer, [_consumer(key) for key in due])
-        places = {row.consumer: row.upto["place"] for row in rows}
+        places = {row.consumer: (row.upto["place"], row.changed_at) for row in rows}
         problems: dict[str, Exception | None] = {}
         for key, result in self._reads.run(
-            {key: partial(_read, key, places.get(_consumer(key))) for key in due}, patience=self._patience
+            {key: partial(_read, key, *places.get(_consumer(key), (None, None))) for key in due}, patience=self._patience
         ):
             self._read_at[key] = now
             problems[key] = result if isinstance(result, Exception) else None
@@ -114,18 +119,23 @@ class SourcePoller:
         return [row.event_key for row in self._store.all(sa.select(key).where(sa.or_(*begins)).distinct())] if begins else []
 
     def _record(self, key: str, reading: _Reading) -> int:
-        """Publish what happened, and move the place: one transaction. Returns the number of events."""
+        """Publish what happened, and move the place with the last batch. Returns the number of events."""
+        if reading.place == reading.began_at and not reading.happened:
+            return 0
         values = {"owner": "poller", "since": {}, "upto": {"place": reading.place}, "changed_at": self._store.clock()}
         mine = sa.select(considered.c.upto).where(considered.c.consumer == _consumer(key))
 
-        def write(conn: sa.Connection) -> int:
+        def write(conn: sa.Connection, start: int) -> int:
             number_in_turn(conn)  # another poller waits, and then sees that the place has moved
             if (conn.execute(mine).scalar() or {}).get("place") != reading.began_at:
                 return 0
-            conn.execute(upsert(considered, values).values(consumer=_consumer(key), **values))
-            return publish(conn, self._store, reading.happened)
+            end = start + EVENTS_PER_TRANSACTION
+            if end >= len(reading.happened):
+                conn.execute(upsert(considered, values).values(consumer=_consumer(key), **values))
+            return publish(conn, self._store, reading.happened[start:end])
 
-        return 0 if reading.place == reading.began_at and not reading.happened else self._store.transact(write)
+        starts = range(0, len(reading.happened) or 1, EVENTS_PER_TRANSACTION)
+        return sum(self._store.transact(partial(write, start=start)) for start in starts)
 
     def _note(self, problems: dict[str, Exception | None], now: datetime) -> None:
         """Record why sources cannot be read, and which can be read again."""
@@ -143,25 +153,26 @@ def _consumer(key: str) -> str:
     return f"poller:{key}"
 
 
-def _read(key: str, place: Any) -> _Reading:
-    """:raises ValueError: its class cannot be loaded, or it returned something else than events of its key and a JSON value."""
+def _read(key: str, place: Any, stored_at: datetime | None) -> _Reading:
+    """Read a source from a place, which the store got at ``stored_at``.
+
+    :raises ValueError: its class cannot be loaded, or it returned something else than events of its key and a JSON value.
+    """
     source = load_class(added_sources()[key.partition(":")[0]], PolledSource, "kind")()
     returned, place_now = source.read(key, place)
-    happened = list(returned)
-    for event in happened:
+    # Colons of the key are escaped, so that no ids of two sources give the same text.
+    marked = key.replace("%", "%%").replace(":", "%:")
+    happened, equal = [], Counter[str]()
+    for event in returned:
         if not isinstance(event, Event):
             raise ValueError(f"it returned {event!r:.80}, which is not an Event")
         if event.key != key:
             raise ValueError(f"it returned an event of the key {event.key!r}")
-    return _Reading(place, [_of_source(event) for event in happened], _as_json(place_now))
-
-
-def _of_source(event: Event) -> Event:
-    """Return an event whose id no other source can have. Colons of the key are escaped, so that no two ids give the same text."""
-    if event.source_id is None:
-        return event
-    marked = event.key.replace("%", "%%").replace(":", "%:")
-    return replace(event, source_id=f"polled:{marked}:{event.source_id}")
+        content = sha256(repr((stored_at, event)).encode("utf-8", "backslashreplace")).hexdigest()
+        equal[content] += 1
+        source_id = f"{content}:{equal[content]}" if event.source_id is None else f"{marked}:{event.source_id}"
+        happened.append(replace(event, source_id=f"polled:{source_id}"))
+    return _Reading(place, happened, _as_json(place_now))
 
 
 def _as_json(place: Any) -> Any:

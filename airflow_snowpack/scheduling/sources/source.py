@@ -1,7 +1,7 @@
 """The sources of a schedule: the tables, DAGs and assets that its trigger listens to, when they were read, and their problems.
 
     record_problems(store, {key: SourceProblem.found(ProblemKind.MISSING, now)}, read_problems(conn, [key]))
-    judged = with_problems(trigger, judgement, blocking(trigger, read_problems(conn, keys), catalog))
+    judged = with_problems(trigger, judgement, blocking(schedule, read_problems(conn, keys), catalog))
     findings = check_sources(declared, catalog_name="lake", load_catalog=load, missing_dags={"gone"}, now=now)
 
 The poller and the scheduler record problems. The invariant: a source without a row has no problem, or has not been read yet, and
@@ -21,12 +21,21 @@ from typing import TYPE_CHECKING, Any, Self
 import sqlalchemy as sa
 
 from airflow_snowpack.entry_points import entry_points
-from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.errors import SnowpackError, error_text
 from airflow_snowpack.iceberg.catalog import load_table
 from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.scheduling.schedule import Schedule
-from airflow_snowpack.scheduling.triggers.trigger import ALL_CHANGES, TABLES, Judgement, Leaf, Trigger, asset_key, table_key
+from airflow_snowpack.scheduling.triggers.trigger import (
+    ALL_CHANGES,
+    TABLES,
+    Judgement,
+    Leaf,
+    SourceName,
+    Trigger,
+    asset_key,
+    table_key,
+)
 from airflow_snowpack.store import Store, storable_error
 from airflow_snowpack.store.dialect import row_mapper, upsert
 from airflow_snowpack.store.signs_of_life import Role, is_alive, last_seen
@@ -89,7 +98,7 @@ def found_with(error: Exception, now: datetime) -> SourceProblem:
         return SourceProblem.found(ProblemKind.MISSING, now, str(error))
     if isinstance(error, SnowpackError):
         return SourceProblem.found(ProblemKind.UNREADABLE, now, storable_error(str(error)))
-    first_line = (str(error).splitlines() or [""])[0]  # drivers add the statement and a link below
+    first_line = (error_text(error).splitlines() or [""])[0]  # drivers add the statement and a link below
     return SourceProblem.found(ProblemKind.UNREADABLE, now, storable_error(f"{type(error).__name__}: {first_line}")[:320])
 
 
@@ -147,19 +156,34 @@ def added_sources() -> dict[str, EntryPoint]:
     return {kind: point for kind, point in entry_points(GROUP).items() if kind not in OWN}
 
 
-def keys_of_added(triggers: Iterable[Trigger], catalog: str) -> set[str]:
-    """Return the keys of the sources of other distributions that triggers listen to."""
-    sources = (leaf.source for trigger in triggers for leaf in trigger.leaves())
-    return {source.key(catalog) for source in sources if source is not None and source.kind not in OWN}
+def listened_to(schedule: Schedule, catalog: str) -> dict[Leaf, tuple[str, SourceName]]:
+    """Return what the leaves of a schedule's trigger listen to, with the key of its problems in the store.
+
+    A source that another distribution reads is known to the poller by the key of its events alone.
+    """
+    found, added = {}, added_sources()
+    for number, leaf in enumerate(schedule.trigger.leaves()):
+        key = leaf.event_key(catalog, schedule.name, number)
+        kind, _, name = key.partition(":")
+        if kind in added:
+            found[leaf] = key, leaf.source or SourceName(kind, name)
+        elif leaf.source is not None:
+            found[leaf] = leaf.source.key(catalog), leaf.source
+    return found
+
+
+def source_keys(schedules: Iterable[Schedule], catalog: str) -> set[str]:
+    """Return the keys of the problems of what schedules listen to."""
+    return {key for schedule in schedules for key, _ in listened_to(schedule, catalog).values()}
 
 
 def uninstalled(keys: Iterable[str], now: datetime) -> dict[str, SourceProblem]:
     """Return the problem of each source that no installed distribution reads, by its key.
 
-    :param keys: from :func:`keys_of_added`.
+    :param keys: from :func:`source_keys`.
     """
     problem = SourceProblem.found(ProblemKind.UNREADABLE, now, f"no installed package has an entry point of {GROUP} for it")
-    return {key: problem for key in keys if key.partition(":")[0] not in added_sources()}
+    return {key: problem for key in keys if key.partition(":")[0] not in OWN | added_sources().keys()}
 
 
 def dag_source(dag_id: str) -> str:
@@ -189,13 +213,11 @@ def tables_of(trigger: Trigger, catalog_name: str) -> list[TableName]:
     return sorted({TableName.parse(source.name, catalog=catalog_name) for source in sources}, key=str)
 
 
-def problem_of(leaf: Leaf, problem: SourceProblem) -> str | None:
+def problem_of(leaf: Leaf, source: SourceName, problem: SourceProblem) -> str | None:
     """Return what a problem of its source means for a leaf; ``None`` for nothing."""
-    if leaf.source is None:
-        return None
-    named = f"the {'DAG' if leaf.source.kind == 'dag' else leaf.source.kind} {leaf.source.name}"
+    named = f"the {'DAG' if source.kind == 'dag' else source.kind} {source.name}"
     match problem.kind:
-        case ProblemKind.MISSING if leaf.source.kind == "asset":
+        case ProblemKind.MISSING if source.kind == "asset":
             return f"{named} is unknown to Airflow: no DAG has it as an inlet, an outlet or its schedule"
         case ProblemKind.MISSING:
             return f"{named} does not exist"
@@ -206,14 +228,14 @@ def problem_of(leaf: Leaf, problem: SourceProblem) -> str | None:
     return None
 
 
-def blocking(trigger: Trigger, problems: Mapping[str, SourceProblem], catalog: str) -> dict[Trigger, str]:
-    """Return why leaves cannot be satisfied as things are."""
+def blocking(schedule: Schedule, problems: Mapping[str, SourceProblem], catalog: str) -> dict[Trigger, str]:
+    """Return why leaves of a schedule's trigger cannot be satisfied as things are."""
     found: dict[Trigger, str] = {}
-    for leaf in trigger.leaves():
-        problem = None if leaf.source is None else problems.get(leaf.source.key(catalog))
+    for leaf, (key, source) in listened_to(schedule, catalog).items():
+        problem = problems.get(key)
         if problem is None or (problem.kind is ProblemKind.UNPARTITIONED and leaf.wanted <= 1):
             continue
-        if (text := problem_of(leaf, problem)) is not None:
+        if (text := problem_of(leaf, source, problem)) is not None:
             found[leaf] = text
     return found
 
@@ -231,23 +253,21 @@ def with_problems(trigger: Trigger, judgement: Judgement, blocked: Mapping[Trigg
 
 
 def sources_of(
-    trigger: Trigger, problems: Mapping[str, SourceProblem], read_at: Mapping[str, datetime], catalog: str
+    schedule: Schedule, problems: Mapping[str, SourceProblem], read_at: Mapping[str, datetime], catalog: str
 ) -> tuple[TriggerSource, ...]:
-    """Return the sources of a trigger, each once, in the order of its leaves.
+    """Return the sources of a schedule's trigger, each once, in the order of its leaves.
 
     :param problems: by the key of the source, and ``read_at``: when each table was last read.
     """
     found: dict[str, TriggerSource] = {}
-    for leaf in trigger.leaves():
-        if leaf.source is None:
-            continue
-        key = leaf.source.key(catalog)
-        if key in found and found[key].problem is not None:
+    for leaf, (key, source) in listened_to(schedule, catalog).items():
+        listed = source.key(catalog)
+        if listed in found and found[listed].problem is not None:
             continue
         problem = problems.get(key)
-        text = None if problem is None else problem_of(leaf, problem)
+        text = None if problem is None else problem_of(leaf, source, problem)
         confirmed_at = None if problem is None or text is None else problem.confirmed_at
-        found[key] = TriggerSource(leaf.source.kind, leaf.source.name, read_at.get(key), text, confirmed_at)
+        found[listed] = TriggerSource(source.kind, source.name, read_at.get(key), text, confirmed_at)
     return tuple(found.values())
 
 
@@ -315,9 +335,9 @@ def check_sources(
     wanted = sorted(declared, key=lambda one: one.name)
     missing = SourceProblem.found(ProblemKind.MISSING, now)
     problems = dict.fromkeys([*map(dag_source, missing_dags), *map(asset_key, missing_assets)], missing)
-    added = keys_of_added((one.trigger for one in wanted), catalog_name)
-    known = ((key, why) for key, why in (unreadable or {}).items() if key in added)
-    problems |= {key: SourceProblem.found(ProblemKind.UNREADABLE, now, why) for key, why in known} | uninstalled(added, now)
+    keys = source_keys(wanted, catalog_name)
+    known = ((key, why) for key, why in (unreadable or {}).items() if key in keys)
+    problems |= {key: SourceProblem.found(ProblemKind.UNREADABLE, now, why) for key, why in known} | uninstalled(keys, now)
     names = sorted({name for one in wanted for name in tables_of(one.trigger, catalog_name)}, key=str)
     reads = TimedCalls[TableName, SourceProblem | None](lambda name: f"The storage of {name.dotted}", limit=READ_LIMIT)
     catalog = load_catalog() if names else None
@@ -327,8 +347,8 @@ def check_sources(
             problems[table_key(name)] = found
     findings: list[SourceFinding] = []
     for one in wanted:
-        blocked = with_problems(one.trigger, one.trigger.evaluate({}, now), blocking(one.trigger, problems, catalog_name))
-        for source in sources_of(one.trigger, problems, {}, catalog_name):
+        blocked = with_problems(one.trigger, one.trigger.evaluate({}, now), blocking(one, problems, catalog_name))
+        for source in sources_of(one, problems, {}, catalog_name):
             if source.problem is not None:
                 findings.append(SourceFinding(one.name, source.problem, blocked.problem is not None))
         if one.dag_id in missing_dags:

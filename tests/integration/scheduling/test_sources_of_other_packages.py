@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from counted_reads import counted_reads
 from other_package import code_block, install
 
@@ -183,6 +184,109 @@ def test_an_id_of_one_source_does_not_hide_the_event_of_another(
     returns(lambda key, _place: ([Event(key, scheduler.clock.now, source_id="a.csv")], 1))
 
     assert SourcePoller(scheduler.store, every=timedelta(0)).step() == 2
+
+
+@pytest.mark.usefixtures("listening")
+def test_two_pollers_record_events_without_an_id_once_although_the_place_does_not_move(
+    scheduler: Any, returns: Callable[..., None]
+) -> None:
+    pollers = [SourcePoller(scheduler.store, every=timedelta(0)) for _ in range(2)]
+    at = scheduler.clock.now
+
+    def read(key: str, _place: Any) -> Any:
+        if pollers:
+            pollers.pop().step()  # while this poller reads, the other one reads and records the same
+        return [Event(key, at), Event(key, at)], "here"
+
+    returns(read)
+    assert SourcePoller(scheduler.store, every=timedelta(0)).step() == 0
+    assert len(EventLog(scheduler.store).latest()) == 2
+
+    scheduler.clock.move(seconds=1)
+    assert SourcePoller(scheduler.store, every=timedelta(0)).step() == 2, "the source says that they happened again"
+
+
+@pytest.mark.usefixtures("listening")
+@pytest.mark.parametrize("with_ids", [True, False])
+def test_the_events_of_a_large_read_are_stored_in_batches_and_each_once_after_a_kill(
+    scheduler: Any, returns: Callable[..., None], monkeypatch: pytest.MonkeyPatch, *, with_ids: bool
+) -> None:
+    monkeypatch.setattr("airflow_snowpack.scheduling.sources.polled.EVENTS_PER_TRANSACTION", 2)
+    at, inserts = scheduler.clock.now, list[str]()
+
+    def read(key: str, place: Any) -> Any:
+        found = [Event(key, at, source_id=str(number) if with_ids else None) for number in range(5)]
+        return (found, "read") if place is None else ([], place)
+
+    def die_at_the_second_batch(_conn: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if "INSERT INTO events" in statement:
+            inserts.append(statement)
+            if len(inserts) == 2:
+                raise Killed
+
+    returns(read)
+    sa.event.listen(scheduler.store.engine, "before_cursor_execute", die_at_the_second_batch)
+    with pytest.raises(Killed):
+        SourcePoller(scheduler.store, every=timedelta(0)).step()
+    assert len(EventLog(scheduler.store).latest()) == 2
+
+    assert SourcePoller(scheduler.store, every=timedelta(0)).step() == 3
+    assert SourcePoller(scheduler.store, every=timedelta(0)).step() == 0, "the place has moved"
+    assert len(EventLog(scheduler.store).latest()) == 5
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.usefixtures("listening")
+def test_an_error_without_a_text_is_the_problem_of_its_source_and_hides_no_other(
+    scheduler: Any, drop: Path, tmp_path: Path, poll: Callable[[], None], returns: Callable[..., None]
+) -> None:
+    declared = f"{{name: bills, dag_id: load, enabled: true, trigger: {{files_dropped: {{folder: {tmp_path}}}}}}}"
+    scheduler.schedules.create(*parse_schedules(declared, "stdin", one_alone=True))
+
+    def read(key: str, _place: Any) -> Any:
+        raise Unprintable if key == f"drop:{drop}" else OSError("the disk is gone")
+
+    returns(read)
+    poll()
+    assert "cannot be read: Unprintable: its text cannot be shown" in str(explain(scheduler.schedules, "orders"))
+    assert "cannot be read: OSError: the disk is gone" in str(explain(scheduler.schedules, "bills"))
+
+
+@pytest.mark.usefixtures("listening")
+@pytest.mark.parametrize("names_its_source", [True, False])
+def test_a_problem_is_found_although_the_key_of_the_events_says_more_than_the_source(
+    scheduler: Any,
+    drop: Path,
+    poll: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    returns: Callable[..., None],
+    *,
+    names_its_source: bool,
+) -> None:
+    import acme_drops
+
+    key = f"drop:{drop}#csv"
+    monkeypatch.setattr(acme_drops.FilesDropped, "event_key", lambda *_: key)
+    if not names_its_source:
+        monkeypatch.setattr(acme_drops.FilesDropped, "source", None)
+    scheduler.change("orders")
+
+    def read(key: str, _place: Any) -> Any:
+        raise OSError(f"{key} is gone")
+
+    returns(read)
+    poll()
+    problem = f"the drop {drop if names_its_source else f'{drop}#csv'} cannot be read: OSError: {key} is gone"
+    assert problem in str(explain(scheduler.schedules, "orders"))
+    assert any(problem in found for found in checked(scheduler, read_unreadable(scheduler.store)))
 
 
 def test_an_entry_point_that_is_named_after_the_packages_own_keys_is_not_read(
