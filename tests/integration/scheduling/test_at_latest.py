@@ -18,7 +18,6 @@ from airflow_snowpack.scheduling import (
     PartitionsAdded,
     Schedules,
     SinceLastRun,
-    TimeWindow,
     explain,
     run_now,
 )
@@ -57,15 +56,6 @@ def missing(scheduler: Any, number: int = -1) -> list[str]:
     return [one["says"] for one in scheduler.started[number].conf["snowpack"]["missing"]]
 
 
-def test_it_runs_when_all_inputs_are_there_and_not_again_at_the_deadline(scheduler: Any) -> None:
-    scheduler.declare("morning", MORNING)
-    at(scheduler, 23, 3)
-    arrive(scheduler, "a", "b", "c")
-    at(scheduler, 24, 5)
-    assert started_at(scheduler) == ["Mon 03:00"]
-    assert missing(scheduler) == []
-
-
 def test_it_runs_at_the_deadline_with_what_there_is_and_names_what_is_missing(scheduler: Any) -> None:
     scheduler.declare("morning", MORNING)
     at(scheduler, 23, 3)
@@ -87,16 +77,6 @@ def test_there_is_one_run_for_each_working_day_and_none_at_the_weekend(scheduler
     scheduler.declare("morning", MORNING)
     at(scheduler, 30, 12)
     assert started_at(scheduler) == [f"{day} 06:00" for day in ("Mon", "Tue", "Wed", "Thu", "Fri", "Mon")]
-
-
-def test_inputs_that_arrive_after_the_deadline_count_for_the_next_period(scheduler: Any) -> None:
-    scheduler.declare("morning", MORNING)
-    at(scheduler, 23, 9)
-    arrive(scheduler, "a", "b", "c")
-    at(scheduler, 24, 12)
-    assert started_at(scheduler) == ["Mon 06:00", "Mon 09:00"], "this run is the one of the period up to Tuesday"
-    at(scheduler, 25, 12)
-    assert started_at(scheduler)[2:] == ["Wed 06:00"]
 
 
 def test_a_run_that_waits_past_the_deadline_is_still_the_run_of_its_period(scheduler: Any) -> None:
@@ -132,15 +112,6 @@ def test_a_run_that_starts_in_the_moment_of_the_deadline_is_the_only_one(schedul
     assert started_at(scheduler)[1:] == ["Tue 06:00"], "and the next period has its own"
 
 
-def test_a_launch_that_somebody_asks_for_restarts_the_clock(scheduler: Any, asked: Schedules) -> None:
-    scheduler.declare("morning", MORNING)
-    run_now(asked, "morning")
-    at(scheduler, 23, 12)
-    assert [launch.conf["snowpack"]["asked_by"] for launch in scheduler.started] == ["vera"]
-    at(scheduler, 24, 12)
-    assert len(scheduler.started) == 2
-
-
 def test_a_tick_that_was_read_by_nobody_serves_one_launch_and_not_the_next(scheduler: Any, asked: Schedules) -> None:
     scheduler.declare("morning", MORNING)
     scheduler.clock.now = datetime(2026, 11, 23, 6, tzinfo=UTC)
@@ -153,14 +124,6 @@ def test_a_tick_that_was_read_by_nobody_serves_one_launch_and_not_the_next(sched
     )
     at(scheduler, 24, 12)
     assert len(scheduler.started) == 2
-
-
-def test_a_launch_by_another_part_of_the_trigger_restarts_the_clock(scheduler: Any) -> None:
-    scheduler.declare("morning", CustomEvents("now") | MORNING)
-    scheduler.send("now")
-    at(scheduler, 23, 12)
-    assert len(scheduler.started) == 1
-    assert missing(scheduler) == []
 
 
 def test_a_run_that_cannot_be_started_yet_keeps_the_deadlines_from_adding_runs(scheduler: Any) -> None:
@@ -193,25 +156,6 @@ def test_deadlines_that_were_missed_are_one_run(scheduler: Any, missed: str, run
     assert len(scheduler.started) == runs
     at(scheduler, 26, 12)
     assert len(scheduler.started) == runs + 1
-
-
-def test_a_skipped_deadline_keeps_the_inputs_that_were_there(scheduler: Any) -> None:
-    scheduler.declare("morning", MORNING, TimeWindow("12:00", "13:00", on_unmet="skip"))
-    at(scheduler, 23, 3)
-    arrive(scheduler, "a", "b")
-    at(scheduler, 23, 12, 30)
-    assert scheduler.started == []
-    arrive(scheduler, "c")
-    assert started_at(scheduler) == ["Mon 12:30"]
-
-
-def test_suspending_and_resuming_begins_a_new_period(scheduler: Any) -> None:
-    scheduler.declare("morning", MORNING)
-    scheduler.schedules.suspend("morning")
-    at(scheduler, 24, 12)
-    scheduler.schedules.resume("morning")
-    at(scheduler, 25, 12)
-    assert started_at(scheduler) == ["Wed 06:00"]
 
 
 def test_every_and_a_deadline_each_restart_by_their_own_rule(scheduler: Any) -> None:

@@ -23,7 +23,6 @@ from airflow_snowpack.scheduling import (
     MaxConcurrent,
     Timeout,
     Waiting,
-    explain,
     run_now,
 )
 from airflow_snowpack.scheduling.airflow_port import NotStarted
@@ -70,15 +69,6 @@ def test_commits_to_a_paused_dag_are_one_run_that_lists_all_their_events(schedul
     assert len(scheduler.started[0].conf["snowpack"]["events"]) == COMMITS
 
 
-@pytest.mark.one_database
-def test_each_commit_is_a_run_where_each_request_is_to_have_one(scheduler: Any) -> None:
-    scheduler.declare("feed", GO, backlog="all")
-    pause(scheduler)
-    commits_each_minute(scheduler)
-    unpause(scheduler)
-    assert counts(scheduler) == [1] * COMMITS
-
-
 def test_a_paused_dag_with_one_run_at_a_time_loses_nothing_in_days(scheduler: Any) -> None:
     """The run that waits counts as active; a second one would wait for it until its timeout."""
     scheduler.declare("feed", GO, MaxConcurrent(1))
@@ -88,18 +78,6 @@ def test_a_paused_dag_with_one_run_at_a_time_loses_nothing_in_days(scheduler: An
         scheduler.go_on(hours=12)
     unpause(scheduler)
     assert counts(scheduler) == [8]
-
-
-def test_a_trigger_starts_again_at_nothing_after_a_launch_that_took_its_events(scheduler: Any) -> None:
-    scheduler.declare("feed", CustomEvents("go", 3))
-    pause(scheduler)
-    for _ in range(4):
-        scheduler.send("go")
-        scheduler.work()
-    unpause(scheduler)
-    scheduler.send("go", 2)
-    scheduler.work()
-    assert counts(scheduler) == [4]
 
 
 @pytest.mark.parametrize("reserved", [False, True])
@@ -301,15 +279,6 @@ def test_launches_that_had_joined_events_keep_all_of_them_when_each_is_to_have_a
         scheduler.work()
     unpause(scheduler)
     assert counts(scheduler) == [1, 1, 3]
-
-
-@pytest.mark.one_database
-def test_the_explanation_says_that_further_events_join_the_run(scheduler: Any) -> None:
-    scheduler.declare("feed", GO)
-    pause(scheduler)
-    scheduler.send("go")
-    scheduler.work()
-    assert "Further events join this run until it starts." in explain(scheduler.schedules, "feed").sentences()
 
 
 def test_a_dag_that_is_paused_and_unpaused_at_any_moment_gets_every_event_in_one_run(store_url: str, scheduler: Any) -> None:

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from airflow_snowpack.scheduling import (
-    CustomEvents,
     Every,
     InvalidSchedule,
     Schedule,
-    ScheduleNotFound,
     ScheduleOrigin,
     SyncReport,
     sync,
@@ -26,15 +24,6 @@ def declared(name: str, period: str = "4h", dag_id: str = "maintain", *, enabled
 
 def names(scheduler: Any) -> list[str]:
     return [one.schedule.name for one in scheduler.schedules.list()]
-
-
-def test_with_update_the_store_follows_the_files(scheduler: Any) -> None:
-    first = sync(scheduler.schedules, [declared("kept"), declared("changed"), declared("dropped")], update=True)
-    second = sync(scheduler.schedules, [declared("kept"), declared("changed", "2h"), declared("new")], update=True)
-
-    assert first == SyncReport(created=("changed", "dropped", "kept"))
-    assert second == SyncReport(created=("new",), updated=("changed",), deleted=("dropped",))
-    assert names(scheduler) == ["changed", "kept", "new"]
 
 
 def test_syncing_the_same_again_changes_nothing_and_discards_nothing(scheduler: Any) -> None:
@@ -74,28 +63,9 @@ def test_what_was_changed_by_hand_is_marked_survives_without_update_and_follows_
     assert scheduler.schedules.get("tuned").origin is ScheduleOrigin.FILE
 
 
-def test_an_update_keeps_a_schedule_suspended_whatever_its_file_says(scheduler: Any) -> None:
-    sync(scheduler.schedules, [declared("quiet")], update=True)
-    scheduler.schedules.suspend("quiet")
-    sync(scheduler.schedules, [declared("quiet", "1h")], update=True)
-
-    assert not scheduler.schedules.get("quiet").enabled
-
-
 def test_a_name_that_is_declared_twice_changes_nothing(scheduler: Any) -> None:
     sync(scheduler.schedules, [declared("there")], update=True)
     with pytest.raises(InvalidSchedule, match="must be unique"):
         sync(scheduler.schedules, [declared("twice"), declared("twice", "1h")], update=True)
 
     assert names(scheduler) == ["there"]
-
-
-def test_a_redeployed_schedule_that_is_gone_launches_nothing(scheduler: Any) -> None:
-    gone = Schedule("gone", dag_id="maintain", trigger=CustomEvents("go"), enabled=True)
-    sync(scheduler.schedules, [gone], update=True)
-    sync(scheduler.schedules, [], update=True)
-    scheduler.work()
-
-    assert scheduler.started == []
-    with pytest.raises(ScheduleNotFound):
-        scheduler.schedules.get("gone")

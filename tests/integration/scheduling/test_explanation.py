@@ -79,15 +79,6 @@ def test_each_constraint_that_blocks_is_named_with_its_moment(scheduler: Any) ->
     ]
 
 
-def test_a_constraint_that_counts_runs_says_how_many_there_are(scheduler: Any) -> None:
-    create(scheduler, trigger=PartitionsAdded("web.page_views"), constraints=[MaxConcurrent(1)])
-    scheduler.airflow.running["maintain"] = {"manual__1"}
-    scheduler.arrive()
-    scheduler.work()
-
-    assert "It waits: 1 of at most 1 runs of maintain are active." in said(scheduler)
-
-
 def test_a_run_that_cannot_be_started_says_why(scheduler: Any) -> None:
     create(scheduler, trigger=PartitionsAdded("web.page_views"))
     scheduler.airflow.refusal = NotStarted("the DAG maintain is paused")

@@ -223,13 +223,6 @@ class TestTheOtherConstraints:
         clock.move(minutes=10)
         assert gates.state("a", Delay("10m")) is PASSED
 
-    @pytest.mark.one_database
-    def test_slots_of_a_pool_are_asked_of_airflow(self, gates: Gates) -> None:
-        gates.airflow.pools["p"] = 0
-        assert gates.state("a", PoolSlots("p")) is WAITING
-        gates.airflow.pools["p"] = 1
-        assert gates.state("a", PoolSlots("p")) is PASSED
-
     def test_what_a_run_that_has_passed_will_take_of_a_pool_is_kept_for_it(self, gates: Gates) -> None:
         gates.airflow.pools["p"] = 1
         assert gates.state("a", PoolSlots("p")) is PASSED

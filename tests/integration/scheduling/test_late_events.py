@@ -77,30 +77,6 @@ def test_a_run_that_expired_before_anybody_read_it_gives_back_what_came_later(sc
     assert counts(scheduler) == []
 
 
-def test_late_events_count_on_towards_the_next_run(scheduler: Any) -> None:
-    declare(scheduler, CustomEvents("go", 3))
-    scheduler.send("go", 3)
-    scheduler.work()
-    scheduler.clock.move(hours=2)
-    scheduler.send("go", 2)
-    scheduler.work()
-    scheduler.airflow.pools["spark"] = 1
-    scheduler.work()
-    assert counts(scheduler) == []
-
-    scheduler.send("go")
-    scheduler.work()
-    assert counts(scheduler) == [3]
-
-
-def test_an_expired_run_without_late_events_leaves_nothing(scheduler: Any) -> None:
-    declare(scheduler)
-    scheduler.send("go")
-    scheduler.work()
-    scheduler.go_on(hours=2)
-    assert [job.state for job in scheduler.pending("feed")] == [PendingState.DISCARDED]
-
-
 def test_a_run_that_the_timeout_launches_takes_late_events_with_it(scheduler: Any) -> None:
     declare(scheduler, timeout=Timeout("1h", then="launch"))
     scheduler.send("go")

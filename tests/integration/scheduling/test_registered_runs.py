@@ -34,8 +34,7 @@ from airflow_snowpack.scheduling import (
     run_registered,
     sync,
 )
-from airflow_snowpack.scheduling.airflow_port import Launch, NotStarted
-from airflow_snowpack.scheduling.launches.launcher import Launcher
+from airflow_snowpack.scheduling.airflow_port import NotStarted
 from airflow_snowpack.store import Actor, AuditTrail
 
 VERA = Actor("vera", "cli")
@@ -44,21 +43,6 @@ DAILY = {"dag_id": "make_features", "cron": "0 13 * * *"}
 
 def make(name: str = "features", **said: Any) -> RegisteredRun:
     return RegisteredRun(name, **{"dag_id": "make_features", **said})
-
-
-class LosesFirstAnswer:
-    """Starts runs, and loses the connection right after the first."""
-
-    def __init__(self, airflow: Any) -> None:
-        self._airflow = airflow
-        self._lost = False
-
-    def start(self, launch: Launch) -> NotStarted | None:
-        answer: NotStarted | None = self._airflow.start(launch)
-        if not self._lost:
-            self._lost = True
-            raise ConnectionError("connection reset by peer")
-        return answer
 
 
 @pytest.fixture
@@ -95,15 +79,6 @@ def test_a_cron_starts_the_dag_with_the_registered_conf_and_not_before_its_momen
     told = {"name": "features", "preservation": "FULL", "explicit": False}
     assert confs(scheduler) == [{"days": 7, "snowpack_run": told}]
     assert runs.get("features").next_run_at == datetime(2026, 11, 22, 13, 0, tzinfo=UTC)
-
-
-@pytest.mark.one_database
-def test_a_cron_of_six_fields_counts_seconds(runs: RegisteredRuns, scheduler: Any) -> None:
-    runs.register(make(cron="*/20 * * * * *"))
-    scheduler.go_on(seconds=20)
-    scheduler.go_on(seconds=20)
-
-    assert len(scheduler.started) == 2
 
 
 def test_a_run_without_a_cron_is_a_schedule_that_is_started_by_hand_only(runs: RegisteredRuns, scheduler: Any) -> None:
@@ -169,27 +144,6 @@ def test_a_disabled_cron_starts_nothing_and_its_ticks_do_not_pile_up(runs: Regis
 
     scheduler.go_on(hours=1)
     assert len(scheduler.started) == 1
-
-
-@pytest.mark.one_database
-def test_one_that_is_registered_disabled_waits_until_it_is_enabled(runs: RegisteredRuns, scheduler: Any) -> None:
-    runs.register(make(**DAILY, enabled=False))
-    scheduler.go_on(hours=2)
-    assert scheduler.started == []
-
-    runs.enable("features")
-    scheduler.go_on(days=1)
-    assert len(scheduler.started) == 1
-
-
-@pytest.mark.one_database
-def test_a_disabled_one_may_be_started_by_hand_and_stays_disabled(runs: RegisteredRuns, scheduler: Any) -> None:
-    runs.register(make(**DAILY, enabled=False))
-    run_registered(runs, "features")
-    scheduler.work()
-
-    assert len(scheduler.started) == 1
-    assert not runs.get("features").enabled
 
 
 def test_disabling_discards_what_waits_to_be_started(runs: RegisteredRuns, scheduler: Any) -> None:
@@ -377,17 +331,6 @@ def test_a_name_that_nobody_registered_is_told(runs: RegisteredRuns) -> None:
             ask("nobody")
 
 
-def test_a_start_whose_answer_was_lost_is_repeated_and_is_one_run(runs: RegisteredRuns, scheduler: Any) -> None:
-    runs.register(make())
-    job = run_registered(runs, "features")
-    scheduler.launcher = Launcher(scheduler.store, LosesFirstAnswer(scheduler.airflow), "test")
-    for _ in range(3):
-        scheduler.go_on(minutes=10)
-
-    assert [launch.run_id for launch in scheduler.started] == [job.run_id]
-    assert scheduler.history("features") == ["created", "requested", "launch_waits", "launched"]
-
-
 def test_of_many_who_register_one_name_at_once_one_does(scheduler: Any) -> None:
     found: list[StoredRun] = []
     refused: list[RunExists] = []
@@ -433,12 +376,3 @@ def test_a_start_with_something_that_cannot_be_used_starts_nothing(
 
     assert caught.value.field == field
     assert scheduler.started == []
-
-
-@pytest.mark.one_database
-def test_a_moment_of_the_cron_that_nobody_was_there_to_see_is_one_run(runs: RegisteredRuns, scheduler: Any) -> None:
-    runs.register(make(**DAILY))
-    scheduler.go_on(days=3)
-
-    assert len(scheduler.started) == 1
-    assert "ticks_missed" in scheduler.history("features")

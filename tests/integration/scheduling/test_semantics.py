@@ -47,37 +47,6 @@ def counted(scheduler: Any, number: int = -1) -> int:
 
 
 class TestAbsorbing:
-    def test_events_that_come_while_it_waits_for_its_trigger_are_one_run(self, scheduler: Any) -> None:
-        scheduler.declare("three", CustomEvents("go", 3))
-        for _ in range(3):
-            scheduler.send("go")
-            scheduler.work()
-        assert counted(scheduler) == 3
-
-    def test_events_that_come_while_it_waits_for_constraints_are_the_same_run(self, scheduler: Any) -> None:
-        scheduler.declare("delayed", GO, Delay("10m"))
-        for _ in range(7):
-            scheduler.send("go")
-            scheduler.work()
-            scheduler.clock.move(minutes=1)
-        scheduler.go_on(minutes=3)
-        assert [counted(scheduler)] == [7]
-        assert len(scheduler.started[0].conf["snowpack"]["events"]) == 7
-
-    def test_events_that_come_while_it_is_about_to_launch_begin_a_new_run_where_each_request_is_to_have_one(
-        self, scheduler: Any
-    ) -> None:
-        scheduler.declare("busy", GO, backlog="all")
-        scheduler.airflow.refusal = NotStarted("paused")
-        scheduler.send("go")
-        scheduler.work()
-        assert [job.state for job in scheduler.pending("busy")] == [LAUNCH]
-        scheduler.send("go", 2)
-        scheduler.work()
-        scheduler.airflow.refusal = None
-        scheduler.go_on(minutes=1)
-        assert sorted(counted(scheduler, number) for number in range(2)) == [1, 2]
-
     def test_a_run_is_told_of_its_newest_events_and_of_how_many_there_were(self, scheduler: Any) -> None:
         scheduler.declare("many", CustomEvents("go", 250))
         scheduler.send("go", 250)
@@ -97,19 +66,6 @@ class TestConstraints:
         scheduler.go_on(hours=2)
         assert [launch.schedule for launch in scheduler.started] == ["opens"]
         assert scheduler.history("closes")[-1] == "skipped"
-
-    def test_a_delay_counts_from_the_trigger_and_not_from_later_events_or_looks(self, scheduler: Any) -> None:
-        scheduler.declare("delayed", CustomEvents("go", 2), Delay("10m"))
-        scheduler.send("go")
-        scheduler.go_on(minutes=30)
-        scheduler.send("go")
-        scheduler.work()
-        scheduler.go_on(minutes=5)
-        scheduler.send("go")
-        scheduler.go_on(minutes=4, seconds=59)
-        assert scheduler.started == []
-        scheduler.go_on(seconds=1)
-        assert counted(scheduler) == 3
 
     @pytest.mark.parametrize(("state", "waits"), [("success", True), ("failed", False)])
     def test_a_run_that_ended_within_the_period_blocks_if_it_succeeded(self, scheduler: Any, state: str, waits: bool) -> None:
@@ -133,24 +89,6 @@ class TestConstraints:
         assert len(scheduler.started) == 1
         scheduler.go_on(minutes=1)
         assert len(scheduler.started) == 2
-
-    @pytest.mark.parametrize("run_id", ["manual__1", "backfill__1", "scheduled__1"])
-    def test_every_active_run_of_the_dag_counts(self, scheduler: Any, run_id: str) -> None:
-        scheduler.airflow.running["maintain"] = {run_id}
-        scheduler.declare("two", GO, MaxConcurrent(2))
-        for _ in range(2):
-            scheduler.send("go")
-            scheduler.work()
-        assert len(scheduler.started) == 1
-
-    def test_a_reserved_run_counts_before_airflow_knows_of_it(self, scheduler: Any) -> None:
-        scheduler.airflow.refusal = NotStarted("Airflow does not answer")
-        for name in ("a", "b"):
-            scheduler.declare(name, GO, MaxConcurrent(1))
-        scheduler.send("go")
-        scheduler.work()
-        states = sorted(job.state for name in "ab" for job in scheduler.pending(name))
-        assert states == [CONSTRAINT, LAUNCH]
 
     def test_a_run_rate_counts_launches_within_any_such_period(self, scheduler: Any) -> None:
         scheduler.declare("two_an_hour", GO, MaxRuns(2, "1h"))
@@ -354,19 +292,17 @@ class TestClocks:
             if entry.what == "ticks_missed"
         ]
 
-    def test_one_run_for_all_missed_ticks(self, scheduler: Any) -> None:
-        assert self.after_an_outage(scheduler, "one") == [3]
-        assert self.missed(scheduler) == [("one", 3)]
-
-    def test_a_run_for_each_missed_tick_one_after_the_other(self, scheduler: Any) -> None:
-        assert self.after_an_outage(scheduler, "all") == [1, 1, 1]
-        assert self.missed(scheduler) == [("all", 1)] * 3
-
-    def test_no_run_for_missed_ticks(self, scheduler: Any) -> None:
-        assert self.after_an_outage(scheduler, "none") == []
-        assert self.missed(scheduler) == [("none", 3)]
+    @pytest.mark.parametrize(
+        ("policy", "runs", "missed"),
+        [("one", [3], [("one", 3)]), ("all", [1, 1, 1], [("all", 1)] * 3), ("none", [], [("none", 3)])],
+    )
+    def test_missed_ticks_are_one_run_or_one_each_or_none(
+        self, scheduler: Any, policy: str, runs: list[int], missed: list[tuple[str, int]]
+    ) -> None:
+        assert self.after_an_outage(scheduler, policy) == runs
+        assert self.missed(scheduler) == missed
         scheduler.go_on(minutes=29)
-        assert len(scheduler.started) == 1, "and one for the next that is not missed"
+        assert len(scheduler.started) == len(runs) + 1, "and one for the next that is not missed"
 
     def test_a_tick_within_the_minute_was_not_missed(self, scheduler: Any) -> None:
         scheduler.declare("hourly", Cron("0 * * * *"), missed="none")

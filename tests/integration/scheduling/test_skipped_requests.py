@@ -14,7 +14,6 @@ from scripted_engine import eventually
 from airflow_snowpack.scheduling import (
     CustomEvents,
     Delay,
-    Every,
     MaxConcurrent,
     PartitionsAdded,
     Since,
@@ -23,7 +22,6 @@ from airflow_snowpack.scheduling import (
     explain,
 )
 from airflow_snowpack.scheduling.events.event_intake import Subscriber
-from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.store import open_store
 from airflow_snowpack.store.opening import STATEMENT_BY_STATEMENT
 
@@ -55,25 +53,6 @@ def test_what_an_unmet_alternative_had_counted_survives_a_skip(scheduler: Any) -
     assert event_keys(scheduler) == ["event:b"] * 3, "the run names the events from before the skip, and not those that it ended"
 
 
-def test_what_satisfied_the_skipped_request_is_used_up(scheduler: Any) -> None:
-    scheduler.declare("both", (A & C) | B, SHUT)
-    for name in ("a", "c", "b"):
-        scheduler.send(name)
-    scheduler.work()
-    scheduler.clock.move(hours=6)
-    scheduler.send("a")
-    scheduler.work()
-    assert scheduler.started == []
-    assert [part.have for part in explain(scheduler.schedules, "both").trigger.parts[0].parts] == [1, 0]
-
-
-def test_a_skip_without_unmet_progress_leaves_nothing_pending(scheduler: Any) -> None:
-    scheduler.declare("plain", A | Every("4h"), SHUT)
-    scheduler.send("a")
-    scheduler.work()
-    assert [job.state for job in scheduler.pending("plain")] == [PendingState.DISCARDED]
-
-
 def test_partitions_that_were_counted_before_a_skip_count_once_after_it(scheduler: Any) -> None:
     scheduler.declare("named", A | PartitionsAdded("web.page_views", 3), SHUT)
     scheduler.arrive(partitions=2)
@@ -95,20 +74,6 @@ def test_a_period_that_an_unmet_trigger_waits_out_goes_on_after_a_skip(scheduler
     assert skipped(scheduler, "quiet") == 1
     scheduler.go_on(hours=6)
     assert event_keys(scheduler) == ["event:c"]
-
-
-def test_progress_survives_skip_after_skip(scheduler: Any) -> None:
-    scheduler.declare("busy", A | B, MaxConcurrent(1, on_unmet="skip"))
-    scheduler.airflow.running["maintain"] = {"manual"}
-    for _ in range(2):
-        scheduler.send("b")
-        scheduler.send("a")
-        scheduler.work()
-    scheduler.airflow.running["maintain"].clear()
-    scheduler.send("b")
-    scheduler.go_on(minutes=1)
-    assert skipped(scheduler, "busy") == 2
-    assert event_keys(scheduler) == ["event:b"] * 3
 
 
 @pytest.mark.parametrize("with_late", [False, True])

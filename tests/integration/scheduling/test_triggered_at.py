@@ -15,10 +15,8 @@ from airflow_snowpack.scheduling import (
     Delay,
     Event,
     Every,
-    MaxConcurrent,
     PartitionsAdded,
     Since,
-    Timeout,
     explain,
 )
 from airflow_snowpack.scheduling.triggers.trigger import custom_key
@@ -102,16 +100,6 @@ def test_a_delay_that_was_over_before_anybody_looked_delays_nothing(scheduler: A
     scheduler.send("go")
     scheduler.go_on(minutes=11)
     assert len(scheduler.started) == 1
-
-
-def test_the_timeout_counts_from_it_too(scheduler: Any) -> None:
-    scheduler.airflow.running["maintain"] = {"manual__1"}
-    scheduler.declare("one", GO, MaxConcurrent(1), timeout=Timeout("1h"))
-    scheduler.send("go")
-    scheduler.go_on(minutes=59)
-    assert scheduler.pending("one")[0].expires_at == at(60)
-    scheduler.go_on(minutes=1)
-    assert scheduler.history("one")[-1] == "timed_out"
 
 
 def test_it_is_never_later_than_the_first_look_though_somebodys_clock_is_ahead(scheduler: Any) -> None:
