@@ -233,13 +233,6 @@ def test_an_audited_branch_starts_a_run_when_it_is_published(scheduler: Any, pol
     assert [event["amounts"]["records"] for event in launch.conf["snowpack"]["events"]] == [2, 5]
 
 
-@pytest.mark.one_database
-def test_a_table_is_read_anew_only_after_the_period(scheduler: Any, poller: Poller, views: Table) -> None:
-    listen(scheduler)
-    assert poller.step().tables == 1
-    assert poller.step().tables == 0
-
-
 def test_a_table_that_is_dropped_and_made_again_is_heard_from_its_beginning(
     scheduler: Any, poller: Poller, views: Table, lake: CatalogConfig
 ) -> None:
