@@ -240,7 +240,7 @@ def retained_rows(store: Store) -> tuple[RetainedRows, ...]:
     from airflow_snowpack.lineage.operations import EDGES, OPERATIONS
     from airflow_snowpack.maintenance.fleet.rows import KINDS as OF_FLEETS
     from airflow_snowpack.maintenance.removals.records import KINDS as OF_REMOVALS
-    from airflow_snowpack.runners.images.rows import KINDS as OF_IMAGES
+    from airflow_snowpack.runners.images.records import KINDS as OF_IMAGES
     from airflow_snowpack.scheduling.retention import retained as of_schedules
     from airflow_snowpack.store.audit import AUDIT_TRAIL
 

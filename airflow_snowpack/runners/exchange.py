@@ -36,11 +36,12 @@ import pyarrow as pa
 
 from airflow_snowpack.humanize import size
 from airflow_snowpack.runners.archive import PROGRAM, program
-from airflow_snowpack.runners.entry import Entry, InputTable, ModuleEntry, ShellEntry, check_name
+from airflow_snowpack.runners.entry import Entry, InputTable, ModuleEntry, ShellEntry, check_environment, check_name
 from airflow_snowpack.runners.entry_process import (
     CALL,
     FAILED,
     INPUTS,
+    LOG_LEVEL,
     MAX_TEXT,
     OUTPUTS,
     RESULT,
@@ -48,7 +49,6 @@ from airflow_snowpack.runners.entry_process import (
     SOURCE_MODULE,
     printable,
 )
-from airflow_snowpack.runners.environment import added_environment
 from airflow_snowpack.runners.errors import (
     PYTHON,
     EntryFailed,
@@ -73,6 +73,8 @@ ERRORS: dict[str, Callable[[str, Mapping[str, Any]], Exception]] = {
 }
 MAX_RESULT_BYTES = 64 * 1024 * 1024
 """The size of a result's JSON, which the task holds in memory."""
+KNOBS = (LOG_LEVEL,)
+"""What an isolated module entry receives from the worker's environment, where it is set."""
 DAMAGED = (ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError)
 """The errors of reading JSON that ``entry_process.py`` has not written."""
 
@@ -310,3 +312,17 @@ def in_command(command: Iterable[str], *, inputs: str, outputs: str) -> tuple[st
     """Return the command with the paths of the folders for ``{inputs}`` and ``{outputs}``."""
     paths = {"{inputs}": inputs, "{outputs}": outputs}
     return tuple(re.sub(r"\{inputs\}|\{outputs\}", lambda found: paths[found[0]], argument) for argument in command)
+
+
+def added_environment(entry: Entry, *, isolated: bool, command_env: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables on top of those that the runner starts from: ``command_env``, and ``KNOBS`` of an isolated function.
+
+    An isolated entry receives no address, no connection and no secret of the worker.
+
+    :param isolated: whether the runner starts from an image's environment instead of the worker's.
+    :param own: the worker's environment.
+    :raises InvalidEntry: a name or a value cannot be that of a variable. The error contains no value.
+    """
+    check_environment(command_env)
+    knobs = {name: own[name] for name in KNOBS if name in own} if isolated and isinstance(entry, ModuleEntry) else {}
+    return {**knobs, **command_env}

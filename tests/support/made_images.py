@@ -16,8 +16,8 @@ from image_world import NotedBuilder
 
 from airflow_snowpack.runners.images import Building, ImageBuild, ImageBuilds, ImagePolicy, ImageRecord, ImageTarget, Registry
 from airflow_snowpack.runners.images.attempts import ImageAttempt, ImageAttempts
-from airflow_snowpack.runners.images.key import image_key
-from airflow_snowpack.runners.images.rows import requested
+from airflow_snowpack.runners.images.records import requested
+from airflow_snowpack.runners.images.target import image_key
 from airflow_snowpack.store import Store, new_id
 from airflow_snowpack.store.dialect import insert
 from airflow_snowpack.store.tables.images import image_builds

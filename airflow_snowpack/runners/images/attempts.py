@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.backoff import backoff
 from airflow_snowpack.runners.images.model import AttemptOutcome, ImagePolicy, ImageState
-from airflow_snowpack.runners.images.rows import ATTEMPT, ATTEMPTS, END_WAITS, IMAGE, IMAGES, KEY, unclaimed
+from airflow_snowpack.runners.images.records import ATTEMPT, ATTEMPTS, END_WAITS, IMAGE, IMAGES, KEY, unclaimed
 from airflow_snowpack.store import IdMaker, Store, repeatable, storable
 from airflow_snowpack.store.leases import NOW
 from airflow_snowpack.store.tables.images import image_attempts, image_builds

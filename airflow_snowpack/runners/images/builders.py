@@ -8,17 +8,22 @@ An attempt that has lost its lease therefore publishes nothing. All programs run
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from airflow_snowpack.runners.errors import EntryNotStarted
 from airflow_snowpack.runners.images.commands import CommandFailed, Commands
-from airflow_snowpack.runners.images.credentials import FILE, token, write_credentials
 from airflow_snowpack.runners.images.errors import BuilderUnavailable
 from airflow_snowpack.runners.images.source import ImageBuild
 from airflow_snowpack.runners.images.target import ImageTarget, Registry
+
+CREDENTIALS = "config.json"
+DOCKER_HUB = "https://index.docker.io/v1/"
+"""Docker's name for ``docker.io`` in its credentials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +148,7 @@ class Builder:
 
     def with_login(self, folder: Path) -> tuple[list[str], dict[str, str]]:
         """Return the options and the environment for the credentials in a folder."""
-        return [f"--authfile={folder / FILE}"], {}
+        return [f"--authfile={folder / CREDENTIALS}"], {}
 
 
 class Docker(Builder):
@@ -180,7 +185,7 @@ class Docker(Builder):
     def write_login(self, registry: Registry, folder: Path) -> None:
         """Write a configuration with the credentials of the registry, and the rest of the worker's own."""
         own = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
-        write_credentials(registry, folder, own / FILE, for_docker=True)
+        write_credentials(registry, folder, own / CREDENTIALS, for_docker=True)
         for name in ("contexts", "cli-plugins", "buildx"):  # Docker searches these beside the configuration
             if (own / name).is_dir():
                 (folder / name).symlink_to(own.absolute() / name)
@@ -193,3 +198,41 @@ class Docker(Builder):
 def builder_for(target: ImageTarget) -> Builder:
     """Return the builder that a target names, by the setting ``[snowpack] image_builder``."""
     return Docker() if target.builder == "docker" else Builder(target.builder)
+
+
+def token(registry: Registry) -> str | None:
+    """Return user and password as the file has them; ``None`` without a login."""
+    if not registry.login and not registry.password:
+        return None
+    return base64.b64encode(f"{registry.login or ''}:{registry.password or ''}".encode()).decode()
+
+
+def write_credentials(registry: Registry, folder: Path, own: Path, *, for_docker: bool = False) -> None:
+    """Write a file with the registry's credentials that only this user can read: they appear on no command line.
+
+    It also contains what the worker's own file has: a Dockerfile may begin with an image of another private registry.
+
+    :param own: the worker's own file, if it exists.
+    :param for_docker: Docker queries its ``credsStore`` for every registry for which ``credHelpers`` has no entry.
+    """
+    content = _own(own)
+    helpers = {host: helper for host, helper in (content.get("credHelpers") or {}).items() if host not in _names(registry)}
+    if for_docker:
+        helpers |= dict.fromkeys(_names(registry), "")
+    content["auths"] = (content.get("auths") or {}) | {name: {"auth": token(registry)} for name in _names(registry)}
+    content["credHelpers"] = helpers
+    folder.mkdir(mode=0o700)
+    with open(os.open(folder / CREDENTIALS, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        json.dump(content, stream)
+
+
+def _names(registry: Registry) -> tuple[str, ...]:
+    return (registry.host, DOCKER_HUB) if registry.is_docker_hub else (registry.host,)
+
+
+def _own(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -16,7 +16,8 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -26,33 +27,32 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from airflow_snowpack.errors import Kind, SnowpackError
+from airflow_snowpack.redaction import redacted
 from airflow_snowpack.runners.errors import EntryCancelled
 from airflow_snowpack.runners.images import git
 from airflow_snowpack.runners.images.attempts import ImageAttempt, ImageAttempts
-from airflow_snowpack.runners.images.build_log import BuildLog
-from airflow_snowpack.runners.images.builders import Builder, BuildJob, builder_for
+from airflow_snowpack.runners.images.builders import Builder, BuildJob, builder_for, token
 from airflow_snowpack.runners.images.commands import CommandFailed, Commands
-from airflow_snowpack.runners.images.credentials import token
 from airflow_snowpack.runners.images.errors import (
     DockerfileNotFound,
     ImageBuildFailed,
     ImageBuildStopped,
     ImageNotPushed,
 )
-from airflow_snowpack.runners.images.key import image_key
 from airflow_snowpack.runners.images.model import Building, Failed, ImagePolicy, ImageState, Ready
-from airflow_snowpack.runners.images.records import ImageRecords, audit_subject
-from airflow_snowpack.runners.images.rows import (
+from airflow_snowpack.runners.images.records import (
     IMAGE,
     LOG,
     NOT_ENDED,
     STATE_BY_KEY,
+    ImageRecords,
+    audit_subject,
     requested,
     state_from,
     unbuilt,
 )
 from airflow_snowpack.runners.images.source import ImageBuild
-from airflow_snowpack.runners.images.target import ImageTarget
+from airflow_snowpack.runners.images.target import ImageTarget, image_key
 from airflow_snowpack.scratch import scratch_folder
 from airflow_snowpack.store import Actor, IdMaker, Store, new_id, storable, write_audit
 from airflow_snowpack.store.dialect import UtcDateTime, insert
@@ -65,6 +65,8 @@ USE_RECORDED_EVERY = timedelta(days=1)
 """Retention counts days from the last use; a request of a ready image usually writes nothing."""
 MAX_ERROR = 2_000
 """Characters of an error that the store keeps."""
+MAX_LOG = 64 * 1024
+"""Characters of a build log that the store keeps."""
 FINAL_KINDS = (Kind.INVALID, Kind.NOT_FOUND)
 """Another attempt at the same commit would fail in the same way."""
 
@@ -302,3 +304,35 @@ def _error_text(error: Exception, output: BuildLog) -> str:
 
 def _here() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+class BuildLog:
+    """The log of a build: its end is kept, without secrets. No secret reaches the task log or the store.
+
+    :param on_line: receives each line without secrets.
+    :param secrets: what is hidden; of a multi-line secret, each line.
+    """
+
+    def __init__(self, on_line: Callable[[str], None], secrets: Iterable[str | None] = ()) -> None:
+        self._on_line = on_line
+        self._secrets = tuple({line for secret in secrets if secret for line in (secret, *secret.splitlines())})
+        self._lines: deque[str] = deque()
+        self._size = 0
+        self._dropped = 0
+
+    def add(self, line: str) -> None:
+        line = self.redacted(line)
+        self._lines.append(line)
+        self._size += len(line) + 1
+        while self._size > MAX_LOG and len(self._lines) > 1:
+            self._size -= len(self._lines.popleft()) + 1
+            self._dropped += 1
+        self._on_line(line)
+
+    def redacted(self, text: str) -> str:
+        return redacted(text, self._secrets)
+
+    def text(self) -> str:
+        """Return the end of the log; its first line is the number of lines before it."""
+        before = [f"[{self._dropped} earlier lines were dropped]"] if self._dropped else []
+        return "\n".join([*before, *self._lines])[-MAX_LOG - 100 :]

@@ -2,6 +2,7 @@
 
     ImageTarget(builder="buildah", registry=Registry("registry.example.com", "team/images", login="ci", password="…"))
     ImageTarget(builder="docker")                      # without a registry
+    image_key(source.at(commit), target)               # 64 hexadecimal digits; target.tag(key) contains all of them
 
 The invariant: the place of an image is part of its key. Without a registry the place includes the host and the builder, whose
 storages are separate: each host then builds the images that its tasks need.
@@ -9,17 +10,22 @@ storages are separate: each host then builds the images that its tasks need.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import platform
 import re
 import socket
 from dataclasses import dataclass, field
 
 from airflow_snowpack.runners.images.errors import InvalidImageTarget
+from airflow_snowpack.runners.images.source import ImageBuild
 
 BUILDERS = ("docker", "buildah", "podman")
 REPOSITORY = "snowpack"
 HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?")
 REPOSITORY_NAME = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*")
+KEY_VERSION = 1
+"""Increase it when a change to how images are built changes their content."""
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -93,3 +99,23 @@ def this_platform() -> str:
     """Return the platform of images that run on this host, such as ``linux/amd64``."""
     machine = platform.machine().lower()
     return f"linux/{ARCHITECTURES.get(machine, machine)}"
+
+
+def image_key(source: ImageBuild, target: ImageTarget) -> str:
+    """Return the key of a build that is pinned to a commit: SHA-256 of what decides what the image contains and where it is.
+
+    Two builds have the same key if and only if they are interchangeable.
+    """
+    if not source.is_pinned:
+        raise ValueError(f"The revision {source.revision!r} is not a commit, which the key of an image needs. Resolve it first.")
+    description = {
+        "version": KEY_VERSION,
+        "remote": source.remote,
+        "commit": source.revision,
+        "dockerfile": source.dockerfile,
+        "build_args": dict(source.build_args),
+        "platform": target.platform,
+        "place": target.place,
+    }
+    canonical = json.dumps(description, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()

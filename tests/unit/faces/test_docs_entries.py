@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from handed_tables import handed, rows
 
-from airflow_snowpack.runners.environment import KNOBS
+from airflow_snowpack.runners.exchange import KNOBS
 from airflow_snowpack.runners.output_lines import MAX_LINE_BYTES
 from tests.unit.faces.conftest import Runner
 

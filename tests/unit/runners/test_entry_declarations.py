@@ -9,9 +9,8 @@ import pytest
 
 from airflow_snowpack.runners import Invocation, ModuleEntry, ShellEntry
 from airflow_snowpack.runners.entry import Entry
-from airflow_snowpack.runners.environment import added_environment
 from airflow_snowpack.runners.errors import InvalidEntry, ending
-from airflow_snowpack.runners.exchange import in_command
+from airflow_snowpack.runners.exchange import added_environment, in_command
 
 OWN = {"SNOWPACK_LOG_LEVEL": "DEBUG", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "postgresql://secret", "PATH": "/bin"}
 MODULE, SHELL = ModuleEntry("acme.scoring:score"), ShellEntry(("score",))

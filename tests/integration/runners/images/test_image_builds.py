@@ -32,7 +32,7 @@ from airflow_snowpack.runners.images.builders import BuildJob
 from airflow_snowpack.runners.images.commands import CommandFailed
 from airflow_snowpack.runners.images.explanation import explain
 from airflow_snowpack.runners.images.model import AttemptOutcome
-from airflow_snowpack.runners.images.rows import KINDS, NEWEST_FIRST
+from airflow_snowpack.runners.images.records import KINDS, NEWEST_FIRST
 from airflow_snowpack.store import Actor, AuditTrail, InvalidCursor, Store
 from airflow_snowpack.store.retention import Pruner
 

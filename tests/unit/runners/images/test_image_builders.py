@@ -16,7 +16,7 @@ import pytest
 from airflow_snowpack.runners.images import BuilderUnavailable, ImageBuild, ImageTarget, Registry
 from airflow_snowpack.runners.images.builders import Builder, BuildJob, Docker
 from airflow_snowpack.runners.images.commands import CommandFailed, Commands
-from airflow_snowpack.runners.images.key import image_key
+from airflow_snowpack.runners.images.target import image_key
 
 IMAGE_ID = f"sha256:{'1' * 64}"
 DIGEST = f"sha256:{'2' * 64}"

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_snowpack.runners.images import ImageBuild, ImageTarget, InvalidImageBuild, InvalidImageTarget, Registry
-from airflow_snowpack.runners.images.key import image_key
-from airflow_snowpack.runners.images.target import this_platform
+from airflow_snowpack.runners.images.target import image_key, this_platform
 
 COMMIT = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 REMOTE = "https://github.com/acme/score.git"
