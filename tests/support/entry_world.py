@@ -15,7 +15,7 @@ from bounded import PATIENCE_S
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.interim.model import TaskAttempt
-from airflow_snowpack.operators.entries.identity import EntryIdentity
+from airflow_snowpack.operators.entries.place import EntryIdentity
 from airflow_snowpack.runners.invocation import Invocation, OutputLine
 
 if TYPE_CHECKING:

@@ -235,9 +235,8 @@ class RunsEntry(HandsOver):
         """Open the runner. A container or pod of a deferred task is removed if the block cannot resume it."""
         from airflow.sdk.exceptions import TaskDeferred
 
-        from airflow_snowpack.operators.entries.identity import EntryIdentity
         from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner, open_runner
-        from airflow_snowpack.operators.entries.place import RunPlace
+        from airflow_snowpack.operators.entries.place import EntryIdentity, RunPlace
 
         identity = EntryIdentity(handover.attempt, handover.registry.store.identity)
         place = RunPlace(image, identity, self.runner_options, context, exchanges.root, self.execution_timeout)

@@ -34,8 +34,7 @@ from airflow_snowpack.operators.entries.errors import (
     check_known_options,
     image_error,
 )
-from airflow_snowpack.operators.entries.identity import ATTEMPT, TASK_INSTANCE
-from airflow_snowpack.operators.entries.place import GRACE_S, RunPlace, ended_with
+from airflow_snowpack.operators.entries.place import ATTEMPT, GRACE_S, TASK_INSTANCE, RunPlace, ended_with
 from airflow_snowpack.runners.errors import EntryCancelled, EntryNotStarted
 from airflow_snowpack.runners.invocation import Invocation, OutputLine
 from airflow_snowpack.runners.output_lines import OutputLines, Stream
@@ -55,7 +54,6 @@ class EntryContainer(DockerOperator):
     place: RunPlace
     invocation: Invocation
     lines: OutputLines
-    refuse_stopped: Callable[[], None]
 
     @classmethod
     def of(cls, place: RunPlace) -> Self:
@@ -70,7 +68,6 @@ class EntryContainer(DockerOperator):
             do_xcom_push=False,
         )
         container.place = place
-        container.refuse_stopped = lambda: None
         return container
 
     @cached_property
@@ -181,7 +178,7 @@ class FollowedClient:
 
     def create_container(self, **request: Any) -> Any:
         """Create the container with exactly what the entry receives, unless the entry was stopped."""
-        self._container.refuse_stopped()
+        self._container.place.refuse_stopped()
         self.is_creating = True
         invocation, identity = self._container.invocation, self._container.place.identity
         program, *arguments = invocation.argv
@@ -217,7 +214,7 @@ class FollowedClient:
 
     def start(self, container: str) -> None:
         """Start the container, unless the entry was stopped."""
-        self._container.refuse_stopped()
+        self._container.place.refuse_stopped()
         with self._start_errors(container):
             self._client.start(container)
         self._is_running = True
@@ -247,7 +244,7 @@ class FollowedClient:
         if container == self._created:
             self._created = None
             with suppress(EntryCancelled):
-                self._container.refuse_stopped()
+                self._container.place.refuse_stopped()
                 self._end_running(container)
         try:
             self._client.remove_container(container, v=True, **options)

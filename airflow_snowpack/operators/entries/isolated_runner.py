@@ -14,7 +14,6 @@ worker left is found by its labels.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
@@ -23,7 +22,7 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.operators.entries.place import INSIDE, RunPlace
-from airflow_snowpack.runners.errors import EntryCancelled, EntryError
+from airflow_snowpack.runners.errors import EntryError
 from airflow_snowpack.runners.invocation import Invocation, OutputLine, Runner
 from airflow_snowpack.runners.subprocess_runner import SubprocessRunner
 
@@ -41,12 +40,9 @@ class RunnerNotInstalled(SnowpackError, kind=Kind.MISCONFIGURED):
 
 
 class Driver(Protocol):
-    """Adapts the operator of a provider to one entry.
+    """Adapts the operator of a provider to one entry in ``place``."""
 
-    :ivar refuse_stopped: raises :class:`EntryCancelled` after a stop; called before anything is created or started.
-    """
-
-    refuse_stopped: Callable[[], None]
+    place: RunPlace
 
     def run_entry(self, invocation: Invocation, on_line: Callable[[OutputLine], None]) -> int:
         """Remove what earlier attempts have left, and run the entry to its end; see :meth:`Runner.run`."""
@@ -78,8 +74,6 @@ class IsolatedRunner:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._stopped = threading.Event()
-        driver.refuse_stopped = self._refuse_stopped
 
     def run(self, invocation: Invocation, on_line: Callable[[OutputLine], None]) -> int:
         """Run the entry; see :meth:`Runner.run`.
@@ -108,7 +102,7 @@ class IsolatedRunner:
 
         :param event: of the trigger of a task that cannot resume.
         """
-        self._stopped.set()
+        self._driver.place.stopped.set()
         try:
             with self._driver.errors():
                 self._driver.remove(event)
@@ -121,13 +115,9 @@ class IsolatedRunner:
             with self._driver.errors():
                 yield
         except (EntryError, TaskDeferred):
-            self._refuse_stopped()  # the stop removed what failed
+            self._driver.place.refuse_stopped()  # the stop removed what failed
             raise
-        self._refuse_stopped()  # the entry exited with 0 when it was stopped
-
-    def _refuse_stopped(self) -> None:
-        if self._stopped.is_set():
-            raise EntryCancelled
+        self._driver.place.refuse_stopped()  # the entry exited with 0 when it was stopped
 
 
 def open_runner(name: str, place: RunPlace) -> Runner:

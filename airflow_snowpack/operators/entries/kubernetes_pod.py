@@ -51,8 +51,7 @@ from airflow_snowpack.operators.entries.errors import (
     check_known_options,
     image_error,
 )
-from airflow_snowpack.operators.entries.identity import ATTEMPT, TASK_INSTANCE
-from airflow_snowpack.operators.entries.place import GRACE_S, RunPlace, ended_with
+from airflow_snowpack.operators.entries.place import ATTEMPT, GRACE_S, TASK_INSTANCE, RunPlace, ended_with
 from airflow_snowpack.runners.errors import EntryError, EntryNotStarted
 from airflow_snowpack.runners.invocation import Invocation, OutputLine
 from airflow_snowpack.runners.output_lines import OutputLines, Stream
@@ -75,7 +74,6 @@ class EntryPod(KubernetesPodOperator):
     """
 
     place: RunPlace
-    refuse_stopped: Callable[[], None]
     invocation: Invocation | None = None
     lines: OutputLines | None = None
     runs_in: str | None = None
@@ -98,7 +96,6 @@ class EntryPod(KubernetesPodOperator):
         pod.name = cls._set_name(pod.name)  # the request is built before the provider would set the name
         pod.labels = {**pod.labels, **place.identity.keys()}
         pod.place = place
-        pod.refuse_stopped = lambda: None
         return pod
 
     def run_entry(self, invocation: Invocation, on_line: Callable[[OutputLine], None]) -> int:
@@ -245,12 +242,12 @@ class EntryPod(KubernetesPodOperator):
 
         The pod comes first because it owns the Secret; the kubelet waits for the Secret.
         """
-        self.refuse_stopped()
+        self.place.refuse_stopped()
         pod = super().get_or_create_pod(pod_request_obj, context)
         assert self.invocation is not None
         if self.invocation.environment:
             self._create_secret(pod, self.invocation.environment)
-        self.refuse_stopped()
+        self.place.refuse_stopped()
         return pod
 
     def _create_secret(self, pod: k8s.V1Pod, environment: Mapping[str, str]) -> None:

@@ -40,8 +40,8 @@ from airflow_snowpack.runners.errors import EntryCancelled, EntryNotStarted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from airflow_snowpack.operators.entries.identity import EntryIdentity
     from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner
+    from airflow_snowpack.operators.entries.place import EntryIdentity
 
 SUPPORT = Path(__file__).parents[2] / "support"
 IMAGE = "acme/score:1.4"

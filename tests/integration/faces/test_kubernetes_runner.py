@@ -41,9 +41,8 @@ if TYPE_CHECKING:
 
     from airflow.sdk.exceptions import TaskDeferred
 
-    from airflow_snowpack.operators.entries.identity import EntryIdentity
     from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner
-    from airflow_snowpack.operators.entries.place import RunPlace
+    from airflow_snowpack.operators.entries.place import EntryIdentity, RunPlace
     from airflow_snowpack.runners.invocation import Invocation
 
 MANIFESTS = Path(__file__).parents[3] / "docker" / "kubernetes"

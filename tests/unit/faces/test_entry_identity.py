@@ -13,7 +13,7 @@ import pytest
 from entry_world import identity
 
 if TYPE_CHECKING:
-    from airflow_snowpack.operators.entries.identity import EntryIdentity
+    from airflow_snowpack.operators.entries.place import EntryIdentity
 
 VALID_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 LATER = timedelta(minutes=5)
