@@ -15,24 +15,22 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.hooks.errors import AirflowUnreachable
-from airflow_snowpack.interim.collection.model import RunPhase, RunQuery
+from airflow_snowpack.installation import Installation
+from airflow_snowpack.interim.collection.model import DagRunState, RunPhase, RunQuery, RunStates
+from airflow_snowpack.jobs import Job, JobAlreadyFinished, JobNotFound, JobRunsInTask, Jobs, SweepReport, TableLock
+from airflow_snowpack.maintenance.fleet.model import Pass
+from airflow_snowpack.maintenance.fleet.progress import PassWork
+from airflow_snowpack.scheduling.pending_runs.gated_runs import end_gate, unseen_at_gates
+from airflow_snowpack.scheduling.pending_runs.wait_queue import GONE
+from airflow_snowpack.store import Actor
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from airflow_snowpack.installation import Installation
-    from airflow_snowpack.interim.collection.model import DagRunState, RunStates
-    from airflow_snowpack.jobs import Job, Jobs, SweepReport, TableLock
-    from airflow_snowpack.maintenance.fleet.model import Pass
-    from airflow_snowpack.store import Actor
-
-    DagRunKey = tuple[str, str]
+DagRunKey = tuple[str, str]
 
 log = logging.getLogger(__name__)
 
@@ -64,14 +62,11 @@ def end_abandoned(
     :returns: the ids of the cancelled jobs, and the unlocked tables.
     :raises AirflowUnreachable: Airflow does not answer; nothing was ended.
     """
-    from airflow_snowpack.scheduling.pending_runs.gated_runs import end_gate, unseen_at_gates
-    from airflow_snowpack.scheduling.pending_runs.wait_queue import GONE
-
     store = installation.store
     now = store.clock()
-    gates = [(_task_of(str(run.place)), run) for run in store.read(lambda conn: unseen_at_gates(conn, now - GONE))]
-    jobs = [(_task_of(job.owner), job) for job in installation.jobs.awaited()]
-    passes = [(_task_of(each.owner), each) for each in installation.fleet_passes.open()]
+    gates = [(TaskRef.parse(str(run.place)), run) for run in store.read(lambda conn: unseen_at_gates(conn, now - GONE))]
+    jobs = [(TaskRef.parse(job.owner), job) for job in installation.jobs.awaited()]
+    passes = [(TaskRef.parse(each.owner), each) for each in installation.fleet_passes.open()]
     locks = [(run, lock) for lock in installation.locks.list() if (run := _run_of_holder(lock.holder)) is not None]
     tasks = TaskStates({task for task, _ in (*gates, *jobs, *passes) if task is not None}, states, {run for run, _ in locks})
     for place in [run.place for task, run in gates if tasks.end_of(task) is not None]:
@@ -121,11 +116,6 @@ class TaskStates:
         return None if task is None else self._runs.get((task.dag_id, task.run_id))
 
 
-def _task_of(owner: str | None) -> TaskRef | None:
-    """Return the task; ``None`` for an owner that is not a task, such as a command."""
-    return TaskRef.parse(owner)
-
-
 def _run_of_holder(holder: str) -> DagRunKey | None:
     """Return the DAG run of ``dag/run``, a form that a user's name may have, too; ``None`` for others, such as a job."""
     dag_id, _, run_id = holder.partition("/")
@@ -141,8 +131,6 @@ def _unlock(installation: Installation, lock: TableLock, actor: Actor | None) ->
 
 
 def _cancel(jobs: Jobs, job: Job, end: str | None) -> bool:
-    from airflow_snowpack.jobs import JobAlreadyFinished, JobNotFound, JobRunsInTask
-
     if end is None:
         return False
     try:
@@ -155,8 +143,6 @@ def _cancel(jobs: Jobs, job: Job, end: str | None) -> bool:
 
 
 def _end_passes(installation: Installation, passes: Sequence[Pass]) -> None:
-    from airflow_snowpack.maintenance.fleet.progress import PassWork
-
     work = PassWork(installation.fleet_passes, installation.jobs)
     for each in passes:
         log.warning("Pass %s of %s was left open; it ends now, because its DAG run has ended.", each.pass_id, each.owner)

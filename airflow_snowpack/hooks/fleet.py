@@ -6,18 +6,19 @@ with SnowpackHook() as hook, open_fleet(hook, IcebergCatalogHook()) as fleet:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-    from airflow_snowpack.hooks.store import SnowpackHook
-    from airflow_snowpack.maintenance.fleet.fleet import Fleet
-    from airflow_snowpack.maintenance.writers import DagsOfTables
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack.iceberg.broker import shared_broker
+from airflow_snowpack.maintenance.fleet.fleet import Fleet
+from airflow_snowpack.maintenance.fleet.listing import list_catalog, list_names
+from airflow_snowpack.maintenance.fleet.planner import FleetPlanner
+from airflow_snowpack.maintenance.fleet.progress import PassWork
+from airflow_snowpack.maintenance.writers import DagsOfTables
 
 
 @contextmanager
@@ -34,12 +35,6 @@ def open_fleet(
     :param dags_of_tables: returns the DAGs that write to and read tables; ``None`` ignores them.
     :raises PoliciesNotFound, InvalidPolicies: the policies cannot be used.
     """
-    from airflow_snowpack.iceberg.broker import shared_broker
-    from airflow_snowpack.maintenance.fleet.fleet import Fleet
-    from airflow_snowpack.maintenance.fleet.listing import list_catalog, list_names
-    from airflow_snowpack.maintenance.fleet.planner import FleetPlanner
-    from airflow_snowpack.maintenance.fleet.progress import PassWork
-
     config, installation = catalog_hook.config, hook.installation
     catalog, catalog_id = hook.settings.catalog_name, config.catalog_id
     passes = installation.fleet_passes

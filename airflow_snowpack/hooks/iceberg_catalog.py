@@ -31,14 +31,16 @@ from airflow_snowpack.hooks.connections import (
     read_connection,
     refuse_on_remote_executor,
 )
+from airflow_snowpack.iceberg import CatalogConfig, TableName, load_table
+from airflow_snowpack.iceberg.catalog import connection_errors
+from airflow_snowpack.iceberg.errors import CatalogUnreachable
+from airflow_snowpack.inventory import ANSWER_WITHIN
 from airflow_snowpack.settings import Settings
 from airflow_snowpack.timed_calls import call_with_timeout
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-
-    from airflow_snowpack.iceberg import CatalogConfig, TableName
 
 UNUSABLE = (
     *(ConnectionNotFound, ConnectionUnreadable, EmbeddedNotShared, UnsuitableConnection, IncompleteConnection),
@@ -75,8 +77,6 @@ class IcebergCatalogHook(BaseHook):
         :raises ConnectionUnreadable: Airflow does not answer.
         :raises EmbeddedNotShared: there is no connection, and tasks may run on other hosts.
         """
-        from airflow_snowpack.iceberg import CatalogConfig
-
         conn_id = self._given_conn_id or self.settings.catalog_conn_id
         name = self.settings.catalog_name
         if conn_id is None:
@@ -95,8 +95,6 @@ class IcebergCatalogHook(BaseHook):
 
     def table_name(self, text: str) -> TableName:
         """Parse ``database.table``; raise :class:`InvalidTableName` if the name is not valid."""
-        from airflow_snowpack.iceberg import TableName
-
         return TableName.parse(text, catalog=self.settings.catalog_name)
 
     def identified(self, text: str) -> TableName:
@@ -105,14 +103,10 @@ class IcebergCatalogHook(BaseHook):
         :raises InvalidTableName: the name is not valid.
         :raises ConnectionNotFound, UnsuitableConnection, IncompleteConnection: from the Airflow connection.
         """
-        from airflow_snowpack.iceberg import TableName
-
         return TableName.parse(text, catalog=self.settings.catalog_name, catalog_id=self.config.catalog_id)
 
     def load_table(self, name: TableName) -> Table:
         """Open a table; raise :class:`TableNotFound` or :class:`CatalogUnreachable`."""
-        from airflow_snowpack.iceberg import load_table
-
         return load_table(self.catalog, name)
 
     def test_connection(self) -> tuple[bool, str]:
@@ -133,9 +127,6 @@ def reach_catalog(catalog_conn_id: str | None = None) -> Catalog:
 
     :raises CatalogUnreachable: it does not answer, or its connection is missing or invalid.
     """
-    from airflow_snowpack.iceberg.errors import CatalogUnreachable
-    from airflow_snowpack.inventory import ANSWER_WITHIN
-
     hook = IcebergCatalogHook(catalog_conn_id)
     try:
         return hook.config.load(limit=ANSWER_WITHIN)
@@ -153,9 +144,6 @@ def read_catalog_id(catalog_conn_id: str | None = None) -> str:
 
 def count_databases(config: CatalogConfig) -> int:
     """Count the databases; raise :class:`CatalogUnreachable` if the catalog does not answer."""
-    from airflow_snowpack.iceberg.catalog import connection_errors
-    from airflow_snowpack.iceberg.errors import CatalogUnreachable
-
     try:
         return len(config.load().list_namespaces())
     except connection_errors() as error:

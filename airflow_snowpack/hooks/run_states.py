@@ -11,23 +11,20 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
-from airflow_snowpack.hooks.api_client import AirflowRest
+from airflow.sdk.execution_time.comms import GetDagRun, GetTaskStates
+
+from airflow_snowpack.airflow.task_ref import TaskRef
+from airflow_snowpack.hooks.api_client import AirflowRest, Answer
 from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.hooks.task_dag_runs import Refused, ask_supervisor
-from airflow_snowpack.interim.collection.model import DagRunState, RunPhase
+from airflow_snowpack.interim.collection.model import DagRunState, RunPhase, RunQuery
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from airflow_snowpack.airflow.task_ref import TaskRef
-    from airflow_snowpack.hooks.api_client import Answer
-    from airflow_snowpack.interim.collection.model import RunQuery
-
-    Key = tuple[str, str]
-    States = dict[int, str | None]
+Key = tuple[str, str]
+States = dict[int, str | None]
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +73,6 @@ class TaskRunStates:
         return {each: states[each.dag_id, each.task_id].get(each.run_id, {}).get(each.map_index) for each in tasks}
 
     def _phase(self, run: RunQuery) -> RunPhase | None:
-        from airflow.sdk.execution_time.comms import GetDagRun
-
         try:
             found = ask_supervisor(GetDagRun(dag_id=run.dag_id, run_id=run.run_id))
         except Refused as refused:
@@ -89,8 +84,6 @@ class TaskRunStates:
 
     def _states(self, dag_id: str, task_id: str, run_ids: Sequence[str]) -> dict[str, States]:
         """:raises NotReported: it refuses, or answers with names of other tasks."""
-        from airflow.sdk.execution_time.comms import GetTaskStates
-
         try:
             answer = ask_supervisor(GetTaskStates(dag_id=dag_id, task_ids=[task_id], run_ids=list(run_ids)))
         except Refused as refused:

@@ -17,6 +17,8 @@ from threading import Lock
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse, GetDag, GetDagRun, GetDRCount, GetTaskStates, TriggerDagRun
+from httpx import HTTPStatusError
 
 from airflow_snowpack.hooks.dag_runs import ACTIVE, ENDED, NOT_FOUND, AirflowDagRuns, RestDagRuns, RunState
 from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable
@@ -52,9 +54,7 @@ def ask_supervisor(message: Any) -> Any:
     :raises Refused: the API server refused.
     :raises AirflowUnreachable: no answer, or an unexpected one.
     """
-    from airflow.sdk.execution_time.comms import ErrorResponse
     from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
-    from httpx import HTTPStatusError
 
     try:
         with _supervisor_lock:
@@ -131,14 +131,10 @@ class TaskDagRuns(AirflowDagRuns):
         return super().is_missing(dag_id) if self._rest is None else self._rest.is_missing(dag_id)
 
     def is_paused(self, dag_id: str) -> bool | None:
-        from airflow.sdk.execution_time.comms import GetDag
-
         dag = _find(GetDag(dag_id=dag_id), f"the DAG {dag_id}")
         return None if dag is None else bool(dag.is_paused)
 
     def trigger(self, launch: Launch) -> NotStarted | None:
-        from airflow.sdk.execution_time.comms import TriggerDagRun
-
         note = f"Started by the Snowpack schedule {launch.schedule}."
         try:
             ask_supervisor(TriggerDagRun(dag_id=launch.dag_id, run_id=launch.run_id, conf=dict(launch.conf), note=note))
@@ -149,8 +145,6 @@ class TaskDagRuns(AirflowDagRuns):
         return None
 
     def find(self, dag_id: str, run_id: str) -> RunState | None:
-        from airflow.sdk.execution_time.comms import GetDagRun
-
         run = _find(GetDagRun(dag_id=dag_id, run_id=run_id), f"the run {run_id}")
         return None if run is None else RunState(str(run.state.value), run.end_date, run.start_date)
 
@@ -161,8 +155,6 @@ class TaskDagRuns(AirflowDagRuns):
         return {one.dag_id: self._ends_of(one) for one in asked}
 
     def _ends_of(self, asked: EndsQuery) -> EndsFound:
-        from airflow.sdk.execution_time.comms import GetDRCount, GetTaskStates
-
         try:
             counts = {state: ask_supervisor(GetDRCount(dag_id=asked.dag_id, states=[state])).count for state in ENDED}
             if not asked.search:
@@ -178,8 +170,6 @@ class TaskDagRuns(AirflowDagRuns):
         return EndsFound(missed, counts, unknown[BATCH_SIZE - 1] if len(unknown) > BATCH_SIZE else None)
 
     def count_active(self, dag_id: str, among: frozenset[str]) -> tuple[int, int]:
-        from airflow.sdk.execution_time.comms import GetDRCount
-
         try:
             total = ask_supervisor(GetDRCount(dag_id=dag_id, states=list(ACTIVE))).count
             still = ask_supervisor(GetDRCount(dag_id=dag_id, states=list(ACTIVE), run_ids=sorted(among))).count if among else 0

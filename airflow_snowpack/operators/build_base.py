@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow_snowpack.assets import declare_outlet, publication_outlet, published_builds, record_publication, withhold_event
@@ -112,28 +113,14 @@ class PublishesBuild(ReportsLineage, UsesDataset):
             withhold_event(context, self._outlet)
 
 
-def outcome_report(outcome: PublishOutcome) -> dict[str, Any]:
-    """Return how a publication or a rollback ended, as JSON values."""
-    return {
-        "dataset": outcome.dataset,
-        "run_id": outcome.run_id,
-        "manifest": outcome.manifest,
-        "moved": outcome.moved,
-        "publication": outcome.publication,
-        "reason": outcome.reason,
-        "recorded": outcome.recorded,
-    }
-
-
 def published_report(outcome: PublishOutcome, manifest: Manifest) -> dict[str, Any]:
-    """Return the outcome of a publication with the numbers of its build."""
-    return outcome_report(outcome) | manifest_numbers(manifest)
+    """Return the outcome of a publication with the numbers of its build, as JSON values."""
+    return asdict(outcome) | manifest_numbers(manifest)
 
 
 def run_report(run: BuildRun, outcome: PublishOutcome) -> dict[str, Any]:
-    """Return the outcome of a rollback with the recorded numbers of its run."""
-    numbers = {"as_of": run.as_of.isoformat(), "shards": run.num_shards, "rows": run.rows, "bytes": run.bytes}
-    return outcome_report(outcome) | numbers
+    """Return the outcome of a rollback with the recorded numbers of its run, as JSON values."""
+    return asdict(outcome) | {"as_of": run.as_of.isoformat(), "shards": run.num_shards, "rows": run.rows, "bytes": run.bytes}
 
 
 def manifest_numbers(manifest: Manifest) -> dict[str, Any]:
