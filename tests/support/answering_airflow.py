@@ -8,14 +8,14 @@ A run that is not in the dictionary is one that somebody deleted. The dictionary
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote
+
+from http_stand_in import AnswersByPath
 
 
 @dataclass(frozen=True)
@@ -30,27 +30,8 @@ class RunTold:
 def answering_airflow(runs: Mapping[tuple[str, str], RunTold]) -> Iterator[str]:
     """Serve it; gives its address."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked = urlsplit(self.path)
-            status, body = _answer(runs, asked.path, parse_qs(asked.query))
-            said = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(said)))
-            self.end_headers()
-            self.wfile.write(said)
-
-        def log_message(self, *_arguments: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with AnswersByPath(partial(_answer, runs)) as service:
+        yield f"http://{service.address}"
 
 
 def _answer(runs: Mapping[tuple[str, str], RunTold], path: str, query: dict[str, list[str]]) -> tuple[int, Any]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, Self
@@ -91,3 +91,22 @@ class StandInHandler(BaseHTTPRequestHandler):
         """Send parts of an answer of unknown length; an empty one is its end."""
         for chunk in chunks:
             self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+
+
+class AnswersByPath(StandIn):
+    """A service whose answers a function returns from the path and the query of a request; bytes are sent as they are."""
+
+    def __init__(self, answer: Callable[[str, dict[str, list[str]]], tuple[int, Any]]) -> None:
+        self.answer = answer
+        super().__init__(_PathHandler)
+
+
+class _PathHandler(StandInHandler):
+    service: AnswersByPath
+
+    def answer(self) -> None:
+        status, body = self.service.answer(self.url.path, self.query)
+        if isinstance(body, bytes):
+            self.send_bytes(status, body)
+        else:
+            self.send_json(status, body)

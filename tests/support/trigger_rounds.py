@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from bounded import PATIENCE_S
 from sqlalchemy.engine import make_url
 
 if TYPE_CHECKING:
@@ -76,6 +77,11 @@ async def first_event(trigger: BaseTrigger) -> dict[str, Any]:
     raise AssertionError("the trigger ended without an event")
 
 
+def fired(trigger: BaseTrigger) -> dict[str, Any]:
+    """Return the first event of a trigger."""
+    return asyncio.run(asyncio.wait_for(first_event(trigger), timeout=PATIENCE_S))
+
+
 def while_waiting(
     rounds: TriggerRounds, waiters: Sequence[BaseTrigger], act: Callable[[Tasks], Awaitable[None]], parked: int | None = None
 ) -> None:
@@ -91,4 +97,4 @@ def while_waiting(
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    asyncio.run(asyncio.wait_for(run(), timeout=100))
+    asyncio.run(asyncio.wait_for(run(), timeout=PATIENCE_S))

@@ -37,6 +37,12 @@ def connection(conn_type: str, *, extra: dict[str, Any] | None = None, **fields:
     return make
 
 
+def options_of(given: MakeConnection, url: str) -> dict[str, Any]:
+    from airflow_snowpack.hooks.build_storage import storage_options
+
+    return storage_options(given(), url)
+
+
 @pytest.mark.parametrize(
     ("given", "options"),
     [
@@ -66,9 +72,7 @@ def connection(conn_type: str, *, extra: dict[str, Any] | None = None, **fields:
     ],
 )
 def test_a_connection_to_s3_becomes_options_of_arrows_client(given: MakeConnection, options: dict[str, Any]) -> None:
-    from airflow_snowpack.hooks.build_storage import storage_options
-
-    assert storage_options(given(), S3) == options
+    assert options_of(given, S3) == options
     assert isinstance(Storage(S3, {"region": "us-east-1"} | options)._fs, fs.S3FileSystem)
 
 
@@ -81,16 +85,12 @@ def test_a_connection_to_s3_becomes_options_of_arrows_client(given: MakeConnecti
     ],
 )
 def test_a_google_connection_without_a_key_is_who_the_machine_is(given: MakeConnection, options: dict[str, Any]) -> None:
-    from airflow_snowpack.hooks.build_storage import storage_options
-
-    assert storage_options(given(), GS) == options
+    assert options_of(given, GS) == options
 
 
 def test_a_google_connection_with_a_key_goes_by_fsspec_and_says_what_is_missing() -> None:
-    from airflow_snowpack.hooks.build_storage import storage_options
-
     given = connection("google_cloud_platform", extra={"keyfile_dict": '{"private_key": "pk"}', "project": "p"})
-    options = storage_options(given(), GS)
+    options = options_of(given, GS)
 
     assert options == {"fsspec": True, "token": {"private_key": "pk"}, "project": "p"}
     with pytest.raises(InvalidBuild, match="gcsfs"):
@@ -119,9 +119,7 @@ def test_a_google_connection_with_a_key_goes_by_fsspec_and_says_what_is_missing(
     ],
 )
 def test_an_azure_connection_becomes_options_of_arrows_client(given: MakeConnection, options: dict[str, Any]) -> None:
-    from airflow_snowpack.hooks.build_storage import storage_options
-
-    assert storage_options(given(), ABFS) == options
+    assert options_of(given, ABFS) == options
     assert isinstance(Storage(ABFS, options)._fs, fs.AzureFileSystem)
 
 
@@ -153,10 +151,8 @@ def test_an_azure_address_without_an_account_is_refused() -> None:
 def test_what_a_connection_asks_for_and_cannot_have_is_refused_without_its_secrets(
     given: MakeConnection, url: str, error: type[Exception]
 ) -> None:
-    from airflow_snowpack.hooks.build_storage import storage_options
-
     with pytest.raises(error) as refused:
-        storage_options(given(), url)
+        options_of(given, url)
 
     assert not any(secret in str(refused.value) for secret in ("SK", "hidden"))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from trigger_rounds import TriggerRounds
+from trigger_rounds import TriggerRounds, fired, first_event
 
 from airflow_snowpack import hooks, triggers
 from airflow_snowpack.connections.errors import ConnectionNotFound, ConnectionUnreadable
@@ -68,16 +68,6 @@ def ended(jobs: Jobs, flights: TableName) -> str:
     job_id = jobs.submit(flights, ["expire_snapshots"]).job_id
     jobs.cancel(job_id)
     return job_id
-
-
-async def first_event(trigger: BaseTrigger) -> dict[str, Any]:
-    async for event in trigger.run():
-        return dict(event.payload)
-    raise AssertionError("the trigger ended without an event")
-
-
-def fired(trigger: BaseTrigger) -> dict[str, Any]:
-    return asyncio.run(asyncio.wait_for(first_event(trigger), timeout=60))
 
 
 @pytest.mark.parametrize("awaited", ["job", "table"])

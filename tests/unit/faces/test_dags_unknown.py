@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
-from typing import Any
 
 import pytest
+from http_stand_in import AnswersByPath
 
 from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.hooks.table_dags import NO_ANSWER, NOT_CONFIGURED, TableDags, read_dags_of_tables
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Job, JobStatus
 from airflow_snowpack.settings import Settings
 
 
@@ -28,22 +28,9 @@ def answers() -> list[tuple[int, bytes]]:
 def served(answers: list[tuple[int, bytes]], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A server at the address of the installation's connection to Airflow."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, body = answers.pop(0) if len(answers) > 1 else answers[0]
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        _connect(monkeypatch, server.server_address[1])
+    with AnswersByPath(lambda _path, _query: answers.pop(0) if len(answers) > 1 else answers[0]) as service:
+        _connect(monkeypatch, int(service.address.rpartition(":")[2]))
         yield
-        server.shutdown()
 
 
 def _connect(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
@@ -71,7 +58,9 @@ def test_an_airflow_without_assets_knows_of_no_dag_that_writes_or_reads() -> Non
         (403, b'{"detail": "not for you"}'),
         (200, b"<h1>Welcome to the proxy</h1>"),
         (200, b'{"assets": [{"uri": "iceberg://lake/db/t"}], "total_entries": 1}'),
-        (200, b"[]"),
+        *((200, body) for body in (b"[]", b"{}", b'"text"', b"7")),
+        (200, b'{"assets": [{"nope": 1}], "total_entries": 1}'),
+        (200, b'{"assets": [null], "dags": [3], "dag_runs": [{}]}'),
     ],
 )
 def test_an_answer_that_is_not_airflows_is_logged_and_nothing_is_known(
@@ -105,3 +94,15 @@ def test_an_airflow_that_answers_slowly_is_given_up_after_two_minutes(answers: l
         TableDags(rest, clock=lambda: next(seconds)).read(datetime.now(UTC))
 
     assert next(seconds) <= 14 * 11
+
+
+def test_an_error_while_failed_writers_are_read_fails_no_report_of_a_completed_job() -> None:
+    from airflow_snowpack.operators import MaintainTableOperator
+
+    now, table = datetime(2026, 11, 21, 12, tzinfo=UTC), TableName.parse("db.t", catalog="lake")
+    done = ActionResult("rewrite_data_files", ActionOutcome.SUCCEEDED, "Compacted 9 files into 1", 3.0)
+    fields = {"started_at": now, "completed_at": now, "results": (done,)}
+    job = Job("f" * 32, table, ("rewrite_data_files",), {}, False, JobStatus.COMPLETED, now, **fields)  # type: ignore[arg-type]
+    task = MaintainTableOperator(task_id="maintain", table="db.t", store_conn_id="nowhere")  # and no context
+
+    assert task._failed_writers({}, job) == []  # type: ignore[typeddict-item]

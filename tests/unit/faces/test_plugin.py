@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from types import SimpleNamespace
@@ -148,6 +149,18 @@ def forgetful_app() -> FastAPI:
     return app
 
 
+def guarded(app: FastAPI) -> Any:
+    from airflow_snowpack.plugin.airflow_auth import AccessGuard
+
+    return AccessGuard(app)
+
+
+def mounted_app(build: Callable[[], FastAPI]) -> FastAPI:
+    from airflow_snowpack.plugin.mount import MountedApp
+
+    return MountedApp(build)
+
+
 def ask(app: Any, method: str, path: str, **headers: str) -> httpx.Response:
     async def send() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://airflow") as client:
@@ -158,18 +171,14 @@ def ask(app: Any, method: str, path: str, **headers: str) -> httpx.Response:
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/ui/page"), ("POST", "/change"), ("GET", "/nothing"), ("PUT", "/ui/page")])
 def test_a_route_that_forgot_to_ask_is_closed_to_nobody_in_particular(method: str, path: str) -> None:
-    from airflow_snowpack.plugin.airflow_auth import AccessGuard
-
-    answer = ask(AccessGuard(forgetful_app()), method, path)
+    answer = ask(guarded(forgetful_app()), method, path)
 
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
 def test_a_reader_reads_but_no_route_lets_him_change_anything() -> None:
-    from airflow_snowpack.plugin.airflow_auth import AccessGuard
-
-    gate = AccessGuard(forgetful_app())
+    gate = guarded(forgetful_app())
 
     assert ask(gate, "GET", "/ui/page", x_name="reader").status_code == 200
     assert ask(gate, "POST", "/change", x_name="reader").status_code == 403
@@ -177,16 +186,12 @@ def test_a_reader_reads_but_no_route_lets_him_change_anything() -> None:
 
 
 def test_a_person_who_is_not_logged_in_is_led_to_the_login() -> None:
-    from airflow_snowpack.plugin.airflow_auth import AccessGuard
-
-    answer = ask(AccessGuard(forgetful_app()), "GET", "/ui/page", accept="text/html,*/*")
+    answer = ask(guarded(forgetful_app()), "GET", "/ui/page", accept="text/html,*/*")
 
     assert (answer.status_code, answer.headers["location"]) == (302, "/login?next=here")
 
 
 def test_a_websocket_is_refused_since_there_is_none() -> None:
-    from airflow_snowpack.plugin.airflow_auth import AccessGuard
-
     sent: list[Any] = []
 
     async def connect() -> None:
@@ -196,7 +201,7 @@ def test_a_websocket_is_refused_since_there_is_none() -> None:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        await AccessGuard(forgetful_app())({"type": "websocket", "path": "/", "headers": []}, receive, send)
+        await guarded(forgetful_app())({"type": "websocket", "path": "/", "headers": []}, receive, send)
 
     asyncio.run(connect())
 
@@ -204,15 +209,13 @@ def test_a_websocket_is_refused_since_there_is_none() -> None:
 
 
 def test_the_app_is_built_once_however_many_ask_first() -> None:
-    from airflow_snowpack.plugin.mount import MountedApp
-
     built = []
 
     def build() -> FastAPI:
         built.append(forgetful_app())
         return built[-1]
 
-    mounted = MountedApp(build)
+    mounted = mounted_app(build)
 
     async def ask_at_once() -> list[int]:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(mounted), base_url="http://airflow") as client:
@@ -225,8 +228,6 @@ def test_the_app_is_built_once_however_many_ask_first() -> None:
 
 
 def test_a_build_that_fails_is_tried_again_by_the_next_request() -> None:
-    from airflow_snowpack.plugin.mount import MountedApp
-
     failures = [ImportError("not installed")]
 
     def build() -> FastAPI:
@@ -234,7 +235,7 @@ def test_a_build_that_fails_is_tried_again_by_the_next_request() -> None:
             raise failures.pop()
         return forgetful_app()
 
-    mounted = MountedApp(build)
+    mounted = mounted_app(build)
 
     with pytest.raises(ImportError):
         ask(mounted, "GET", "/ui/page", x_name="reader")
@@ -273,10 +274,8 @@ def started_with_airflow(mounted: FastAPI) -> AbstractAsyncContextManager[None]:
 
 
 def test_the_start_of_the_api_server_builds_the_app_and_opens_its_services_before_the_first_request() -> None:
-    from airflow_snowpack.plugin.mount import MountedApp
-
     services = Opening()
-    mounted = MountedApp(services.build)
+    mounted = mounted_app(services.build)
 
     async def scene() -> list[int]:
         assert services.built == 0, "a process that mounts the app and serves no requests opens nothing"
@@ -293,12 +292,10 @@ def test_the_start_of_the_api_server_builds_the_app_and_opens_its_services_befor
 
 @pytest.mark.parametrize("failure", [SnowpackError("the store is down"), RuntimeError("a bug")])
 def test_the_api_server_starts_when_the_store_is_down_and_logs_why(failure: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    from airflow_snowpack.plugin.mount import MountedApp
-
     services = Opening(failure)
 
     async def scene() -> None:
-        async with started_with_airflow(MountedApp(services.build)):
+        async with started_with_airflow(mounted_app(services.build)):
             assert (services.built, services.opened) == (1, 1)
 
     asyncio.run(scene())
@@ -306,13 +303,11 @@ def test_the_api_server_starts_when_the_store_is_down_and_logs_why(failure: Exce
 
 
 def test_the_api_server_starts_when_the_app_cannot_be_built(caplog: pytest.LogCaptureFixture) -> None:
-    from airflow_snowpack.plugin.mount import MountedApp
-
     def build() -> FastAPI:
         raise ImportError("not installed")
 
     async def scene() -> None:
-        async with started_with_airflow(MountedApp(build)):
+        async with started_with_airflow(mounted_app(build)):
             pass
 
     asyncio.run(scene())
@@ -367,14 +362,14 @@ def test_an_auth_manager_that_hangs_or_fails_refuses_a_request_in_time(
         return user.may_start("payroll")
 
     def asked() -> httpx.Response:
-        return ask(airflow_auth.AccessGuard(app), "POST", "/start", authorization="Bearer token")
+        return ask(guarded(app), "POST", "/start", authorization="Bearer token")
 
     answers = [asked() for _ in range(airflow_auth.AUTH_THREADS + 4)]
     assert {(answer.status_code, answer.json()["error"]) for answer in answers} == {(503, "auth_manager_down")}
     assert "keycloak" not in answers[0].text
     if about == "a DAG":
         auth._patience_s = 60.0
-        assert ask(airflow_auth.AccessGuard(app), "GET", "/ui/page", authorization="Bearer token").status_code == 200
+        assert ask(guarded(app), "GET", "/ui/page", authorization="Bearer token").status_code == 200
     manager.failure, auth._patience_s = None, 60.0
     manager.released.set()
     assert asked().json() is True

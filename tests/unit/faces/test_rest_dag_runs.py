@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from http_stand_in import AnswersByPath
 
 from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.dag_runs import RestDagRuns
@@ -24,9 +22,9 @@ class Answers:
     def __init__(self) -> None:
         self.by_path: dict[str, tuple[int, Any]] = {}
 
-    def to(self, path: str) -> tuple[int, Any]:
+    def to(self, path: str, _query: object) -> tuple[int, Any]:
         fitting = [known for known in self.by_path if path.startswith(f"/api/v2{known}")]
-        return self.by_path[max(fitting, key=len)] if fitting else (404, None)
+        return self.by_path[max(fitting, key=len)] if fitting else (404, b"<h1>nothing here</h1>")
 
 
 @pytest.fixture
@@ -36,23 +34,8 @@ def answers() -> Answers:
 
 @pytest.fixture
 def runs(answers: Answers) -> Iterator[RestDagRuns]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, body = answers.to(self.path)
-            said = b"<h1>nothing here</h1>" if body is None else json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(said)))
-            self.end_headers()
-            self.wfile.write(said)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        with AirflowRest(f"http://127.0.0.1:{server.server_address[1]}", token="t") as rest:
-            yield RestDagRuns(rest)
-        server.shutdown()
+    with AnswersByPath(answers.to) as service, AirflowRest(f"http://{service.address}", token="t") as rest:
+        yield RestDagRuns(rest)
 
 
 def test_a_404_that_is_not_airflows_own_says_nothing_about_runs_dags_and_pools(runs: RestDagRuns) -> None:

@@ -5,21 +5,18 @@ What Airflow itself answers is looked at in ``tests/integration/faces/test_run_s
 
 from __future__ import annotations
 
-import json
-import threading
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from http_stand_in import AnswersByPath
 
 from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.interim.collection.model import DagRunState, RunPhase, RunQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from airflow.sdk.exceptions import AirflowRuntimeError
 
@@ -73,93 +70,66 @@ def supervisor(monkeypatch: pytest.MonkeyPatch) -> Scripted:
     return scripted
 
 
+def read_in_a_task(queries: list[RunQuery]) -> Mapping[tuple[str, str], DagRunState]:
+    from airflow_snowpack.hooks.run_states import TaskRunStates
+
+    return TaskRunStates().read(queries)
+
+
 class TestInATask:
     def test_a_mapped_task_is_told_by_map_index_and_another_task_of_such_a_name_is_not_mixed_in(
         self, supervisor: Scripted
     ) -> None:
-        from airflow_snowpack.hooks.run_states import TaskRunStates
-
         supervisor.states = {"r1": {"clean_0": "success", "clean_1": None}}
-        standing = TaskRunStates().read([RUN])[KEY]
+        standing = read_in_a_task([RUN])[KEY]
         assert standing == DagRunState(RunPhase.ACTIVE, {"clean": {0: "success", 1: None}})
         assert supervisor.asked[-1].task_ids == ["clean"]
 
     def test_one_question_is_about_many_runs_of_a_task_but_not_about_all_at_once(self, supervisor: Scripted) -> None:
         from airflow.sdk.execution_time import comms
 
-        from airflow_snowpack.hooks.run_states import TaskRunStates
-
         run_ids = [f"r{number}" for number in range(120)]
         supervisor.runs = dict.fromkeys(run_ids, "success")
         supervisor.states = {run_id: {"clean": "success"} for run_id in run_ids}
-        found = TaskRunStates().read([RunQuery("flights", run_id, frozenset({"clean"})) for run_id in run_ids])
+        found = read_in_a_task([RunQuery("flights", run_id, frozenset({"clean"})) for run_id in run_ids])
         assert {standing.phase for standing in found.values()} == {RunPhase.OVER}
         assert len(found) == 120
         assert [len(each.run_ids) for each in supervisor.asked if isinstance(each, comms.GetTaskStates)] == [50, 50, 20]
 
     def test_a_run_is_gone_only_if_airflow_itself_says_that_it_is_not_there(self, supervisor: Scripted) -> None:
-        from airflow_snowpack.hooks.run_states import TaskRunStates
-
         supervisor.runs["r1"] = refused(404, {"detail": {"reason": "not_found", "message": "Dag run was not found"}})
-        assert TaskRunStates().read([RUN]) == {KEY: DagRunState(RunPhase.GONE)}
+        assert read_in_a_task([RUN]) == {KEY: DagRunState(RunPhase.GONE)}
         for something_between in (None, {"detail": "Not Found"}, {"error": "no such backend"}):
             supervisor.runs["r1"] = refused(404, something_between)
-            assert TaskRunStates().read([RUN]) == {}
+            assert read_in_a_task([RUN]) == {}
 
     def test_a_run_that_airflow_does_not_tell_about_is_left_out_and_the_others_are_told(self, supervisor: Scripted) -> None:
-        from airflow_snowpack.hooks.run_states import TaskRunStates
-
         supervisor.runs = {"r1": refused(403, {"detail": "Forbidden"}), "r2": "running"}
         supervisor.states = {"r2": {"clean": None}}
-        found = TaskRunStates().read([RUN, RunQuery("flights", "r2", frozenset({"clean"}))])
+        found = read_in_a_task([RUN, RunQuery("flights", "r2", frozenset({"clean"}))])
         assert set(found) == {("flights", "r2")}
         supervisor.states = refused(422, {"detail": "no"})
-        assert TaskRunStates().read([RunQuery("flights", "r2", frozenset({"clean"}))]) == {}
+        assert read_in_a_task([RunQuery("flights", "r2", frozenset({"clean"}))]) == {}
 
     def test_an_outage_is_an_error_and_nothing_is_taken_from_it(self, supervisor: Scripted) -> None:
-        from airflow_snowpack.hooks.run_states import TaskRunStates
-
         supervisor.runs["r1"] = refused(500, {"detail": "database is locked"})
         with pytest.raises(AirflowUnreachable, match="500"):
-            TaskRunStates().read([RUN])
+            read_in_a_task([RUN])
 
     def test_a_task_without_instances_is_finished_only_when_its_run_is_over(self, supervisor: Scripted) -> None:
-        from airflow_snowpack.hooks.run_states import TaskRunStates
-
         supervisor.states = {}
-        assert TaskRunStates().read([RUN])[KEY].is_finished("clean") is False
+        assert read_in_a_task([RUN])[KEY].is_finished("clean") is False
         supervisor.runs["r1"] = "failed"
-        assert TaskRunStates().read([RUN])[KEY].is_finished("clean") is True
+        assert read_in_a_task([RUN])[KEY].is_finished("clean") is True
 
 
 @contextmanager
 def serving(answer: Answer) -> Iterator[RestRunStates]:
     """A server that answers as it is told, and whoever asks it."""
-
     from airflow_snowpack.hooks.run_states import RestRunStates
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked = urlsplit(self.path)
-            status, body = answer(asked.path, parse_qs(asked.query))
-            said = body if isinstance(body, bytes) else json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(said)))
-            self.end_headers()
-            self.wfile.write(said)
-
-        def log_message(self, *_arguments: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        with AirflowRest(f"http://127.0.0.1:{server.server_address[1]}", token="t") as rest:
-            yield RestRunStates(rest)
-    finally:
-        server.shutdown()
-        server.server_close()
+    with AnswersByPath(answer) as service, AirflowRest(f"http://{service.address}", token="t") as rest:
+        yield RestRunStates(rest)
 
 
 def instances(*states: tuple[int, str | None], total: int | None = None) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from airflow_snowpack.scheduling.airflow_port import DagRuns, EndedRun, EndsFoun
 if TYPE_CHECKING:
     from airflow.sdk.exceptions import AirflowRuntimeError
 
+    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 BEGAN = AT - timedelta(hours=1)
 LAUNCH = Launch("p1", "nightly", "maintain", "snowpack__nightly__p1", {"table": "t"})
@@ -75,6 +77,13 @@ def _state(text: str) -> Any:
     return DagRunState(text)
 
 
+def task_runs(rest: Any = None) -> TaskDagRuns:
+    """:param rest: what it asks for that only the REST API knows."""
+    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+
+    return TaskDagRuns(rest)
+
+
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> ApiServer:
     from airflow.sdk.execution_time import task_runner
@@ -85,42 +94,32 @@ def api(monkeypatch: pytest.MonkeyPatch) -> ApiServer:
 
 
 def test_a_run_is_started_with_the_id_and_the_conf_of_its_launch(api: ApiServer) -> None:
-    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-
-    assert TaskDagRuns().start(LAUNCH) is None
+    assert task_runs().start(LAUNCH) is None
     message = api.sent[-1]
     assert (message.dag_id, message.run_id, message.conf) == ("maintain", LAUNCH.run_id, {"table": "t"})
     assert "nightly" in message.note
 
 
 def test_a_run_that_is_there_already_is_what_was_wanted(api: ApiServer) -> None:
-    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-
-    assert [TaskDagRuns().start(LAUNCH) for _ in range(2)] == [None, None]
+    assert [task_runs().start(LAUNCH) for _ in range(2)] == [None, None]
     assert len(api.runs) == 1
 
 
 def test_a_dag_that_does_not_exist_is_told(api: ApiServer) -> None:
-    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-
     api.paused.clear()
-    assert TaskDagRuns().start(LAUNCH) == NotStarted("there is no DAG maintain")
+    assert task_runs().start(LAUNCH) == NotStarted("there is no DAG maintain")
 
 
 def test_a_paused_dag_gets_no_run_that_would_stay_in_the_queue(api: ApiServer) -> None:
-    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-
     api.paused["maintain"] = True
-    assert TaskDagRuns().start(LAUNCH) == NotStarted("the DAG maintain is paused")
+    assert task_runs().start(LAUNCH) == NotStarted("the DAG maintain is paused")
     assert api.runs == {}
 
 
 def test_a_dag_that_was_paused_after_its_run_was_started_makes_no_difference(api: ApiServer) -> None:
-    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-
-    TaskDagRuns().start(LAUNCH)
+    task_runs().start(LAUNCH)
     api.paused["maintain"] = True
-    assert TaskDagRuns().start(LAUNCH) is None
+    assert task_runs().start(LAUNCH) is None
 
 
 @pytest.mark.parametrize(
@@ -133,19 +132,15 @@ def test_a_dag_that_was_paused_after_its_run_was_started_makes_no_difference(api
     ],
 )
 def test_a_refusal_and_an_outage_are_told_in_words(api: ApiServer, status: int | None, message: str, told: str) -> None:
-    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-
     api.refuses = refused(status, message)
-    problem = TaskDagRuns().start(LAUNCH)
+    problem = task_runs().start(LAUNCH)
     assert problem is not None
     assert told in problem.why
 
 
 def snapshot_of(runs: Mapping[str, tuple[str, datetime | None]], api: ApiServer, *known: str) -> DagRuns:
-    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-
     api.runs = dict(runs)
-    told = TaskDagRuns().dag_runs({"maintain": frozenset(known)})["maintain"]
+    told = task_runs().dag_runs({"maintain": frozenset(known)})["maintain"]
     assert isinstance(told, DagRuns)
     return told
 
@@ -166,31 +161,25 @@ def test_a_known_run_that_somebody_deleted_holds_no_place_for_ever(api: ApiServe
 
 
 def test_what_only_the_rest_api_knows_is_not_known_in_a_task() -> None:
-    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-
-    free = TaskDagRuns().free_slots(["default_pool"])["default_pool"]
+    free = task_runs().free_slots(["default_pool"])["default_pool"]
     assert isinstance(free, Unavailable)
     assert "airflow_conn_id" in free.why
 
 
 def test_an_outage_while_counting_is_an_error_and_no_count(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-
     def send(message: Any) -> Any:
         raise refused(None, "connection refused")
 
     monkeypatch.setattr(api, "send", send)
     with pytest.raises(AirflowUnreachable, match="connection refused"):
-        TaskDagRuns().dag_runs({"maintain": frozenset()})
+        task_runs().dag_runs({"maintain": frozenset()})
 
 
 class TestEnds:
     """A task can ask how many runs have ended, and about single ones; it cannot have them listed."""
 
     def ask(self, **question: Any) -> EndsFound:
-        from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-
-        return TaskDagRuns().ended_runs([EndsQuery("maintain", AT - timedelta(hours=1), **question)])["maintain"]
+        return task_runs().ended_runs([EndsQuery("maintain", AT - timedelta(hours=1), **question)])["maintain"]
 
     def test_they_are_counted_and_no_run_is_looked_at(self, api: ApiServer) -> None:
         api.runs = {"a": ("success", AT), "b": ("success", AT), "c": ("failed", AT), "d": ("running", None)}
@@ -225,23 +214,19 @@ class TestEnds:
         assert [run_id for each in looked for run_id in each] == [*reversed(ids), "without a moment"]
 
     def test_whoever_can_list_them_is_asked_instead(self, api: ApiServer) -> None:
-        from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-
         class Lists:
             def ended_runs(self, asked: object) -> Any:
                 return {"maintain": EndsFound({"r": EndedRun("success", AT)})}
 
-        found = TaskDagRuns(Lists()).ended_runs([EndsQuery("maintain", AT)])  # type: ignore[arg-type]  # all that is asked of it
+        found = task_runs(Lists()).ended_runs([EndsQuery("maintain", AT)])
         assert found["maintain"].ended.keys() == {"r"}
         assert api.sent == []
 
 
 def test_a_dag_is_missing_if_airflow_has_none_and_the_rest_api_knows_more(api: ApiServer) -> None:
-    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-
     class KnowsStaleOnes:
         def is_missing(self, dag_id: str) -> bool:
             return dag_id == "maintain"
 
-    assert TaskDagRuns().missing_dags(["maintain", "never"]) == {"maintain": False, "never": True}
-    assert TaskDagRuns(KnowsStaleOnes()).missing_dags(["maintain"]) == {"maintain": True}  # type: ignore[arg-type]  # all that is asked of it
+    assert task_runs().missing_dags(["maintain", "never"]) == {"maintain": False, "never": True}
+    assert task_runs(KnowsStaleOnes()).missing_dags(["maintain"]) == {"maintain": True}

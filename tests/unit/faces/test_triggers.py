@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from bounded import PATIENCE_S
+from trigger_rounds import fired, first_event
 
 from airflow_snowpack import hooks, triggers
 from airflow_snowpack.iceberg import TableName
@@ -32,17 +33,6 @@ LONG_AGO = "2026-01-01T00:00:00+00:00"
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Airflow has processed the deferral long ago, so that no trigger waits for that."""
     monkeypatch.setenv("AIRFLOW__SNOWPACK__RESUME_DELAY", "PT0.001S")
-
-
-async def first_event(trigger: BaseTrigger) -> dict[str, Any]:
-    async for event in trigger.run():
-        return dict(event.payload)
-    raise AssertionError("the trigger ended without an event")
-
-
-def fired(trigger: BaseTrigger) -> dict[str, Any]:
-
-    return asyncio.run(asyncio.wait_for(first_event(trigger), timeout=PATIENCE_S))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +152,6 @@ def at_gate(run_id: str, *constraints: Any) -> tuple[Gate, GatePlace]:
 def test_the_gates_trigger_calls_a_run_when_the_place_that_it_waits_for_becomes_free(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
     from airflow_snowpack.triggers import waits
 
     monkeypatch.setattr(waits, "CALL_CHECK_S", 0.05)
@@ -198,7 +187,6 @@ def test_the_gates_trigger_looks_at_nothing_before_the_moment_that_was_named(job
 
 
 def test_the_job_trigger_fires_when_the_job_ends(jobs: Jobs, flights: TableName) -> None:
-
     job = jobs.submit(flights, ["expire_snapshots"])
 
     async def end_it_meanwhile() -> dict[str, Any]:
@@ -268,7 +256,6 @@ def outage(tmp_path: Path, flights: TableName, monkeypatch: pytest.MonkeyPatch) 
 def test_a_trigger_waits_on_through_an_outage_of_the_store(
     outage: Outage, caplog: pytest.LogCaptureFixture, awaited: str
 ) -> None:
-
     async def end_it_after_the_first_looks() -> dict[str, Any]:
         trigger = (
             triggers.MaintenanceJobTrigger(outage.job_id, "far", poll_seconds=0.01)
