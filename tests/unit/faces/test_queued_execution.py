@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -181,26 +182,18 @@ def test_a_retry_waits_for_the_job_of_the_try_before(run_operator: Runner, jobs:
     assert only(jobs).attempt == int(running), "it was not taken from its worker"
 
 
-def test_a_try_that_runs_inline_continues_the_queued_job_of_the_try_before(
-    run_operator: Runner, jobs: Jobs, flights: TableName
+@pytest.mark.parametrize("draining", [False, True])
+def test_a_try_that_runs_inline_continues_the_queued_job_of_the_try_before_unless_drain_mode_is_on(
+    run_operator: Runner, jobs: Jobs, flights: TableName, draining: bool
 ) -> None:
     first = trigger_of(run_operator(maintain()))
+    jobs.set_drain(draining, by="ops", reason="moving the store")
     ended = run_operator(maintain(execution="inline"), try_number=2)
 
-    assert ended.state == "success", ended.error
-    assert (only(jobs).job_id, only(jobs).status, only(jobs).inline) == (first.job_id, JobStatus.COMPLETED, True)
-
-
-def test_drain_mode_refuses_to_run_the_pending_job_of_the_try_before_inline(
-    run_operator: Runner, jobs: Jobs, flights: TableName
-) -> None:
-    run_operator(maintain())
-    jobs.set_drain(True, by="ops", reason="moving the store")
-    refused = run_operator(maintain(execution="inline"), try_number=2)
-
-    assert refused.state == "up_for_retry"
-    assert "Drain mode is on" in str(refused.error)
-    assert (only(jobs).status, only(jobs).inline) == (JobStatus.PENDING, False)
+    assert ended.state == ("up_for_retry" if draining else "success"), ended.error
+    assert ("Drain mode is on" in str(ended.error)) is draining
+    expected = (JobStatus.PENDING, False) if draining else (JobStatus.COMPLETED, True)
+    assert (only(jobs).job_id, only(jobs).status, only(jobs).inline) == (first.job_id, *expected)
 
 
 @pytest.mark.parametrize("running", [False, True], ids=["pending", "running"])
@@ -217,43 +210,35 @@ def test_a_try_with_another_priority_queues_its_job_again_unless_a_worker_runs_i
     assert jobs.get(first.job_id).status is (JobStatus.RUNNING if running else JobStatus.CANCELLED)
 
 
-def test_a_retry_after_a_failed_job_submits_another(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+@pytest.mark.parametrize(("final", "state"), [(False, "up_for_retry"), (True, "failed")])
+def test_a_retry_after_a_failed_job_submits_another_unless_it_would_fail_again(
+    run_operator: Runner, jobs: Jobs, flights: TableName, final: bool, state: str
+) -> None:
     deferred = run_operator(maintain())
-    work(jobs, flights, WorkerEngine(ActionOutcome.FAILED))
+    work(jobs, flights, WorkerEngine(ActionOutcome.FAILED, final=final))
     failed = resume(run_operator, deferred)
 
-    assert failed.state == "up_for_retry"
-    assert str(failed.error) == (
-        f"The maintenance of {flights} ended as failed (job {only(jobs).job_id}): expire_snapshots failed: no space left"
+    assert (failed.state, str(failed.error)) == (
+        state,
+        f"The maintenance of {flights} ended as failed (job {only(jobs).job_id}): expire_snapshots failed: no space left",
     )
     assert trigger_of(run_operator(maintain(), try_number=2)).job_id != trigger_of(deferred).job_id
 
 
-def test_a_failure_that_a_retry_would_repeat_is_final(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
-    deferred = run_operator(maintain())
-    work(jobs, flights, WorkerEngine(ActionOutcome.FAILED, final=True))
-
-    assert resume(run_operator, deferred).state == "failed"
-
-
-def test_a_job_that_a_user_cancels_fails_the_task_for_good(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
+@pytest.mark.parametrize(
+    ("deleted", "problem"), [(False, "ended as cancelled .*: Cancelled by user"), (True, "does not exist or was deleted")]
+)
+def test_a_job_that_a_user_cancels_or_deletes_fails_the_task_for_good(
+    run_operator: Runner, jobs: Jobs, flights: TableName, deleted: bool, problem: str
+) -> None:
     deferred = run_operator(maintain())
     jobs.cancel(only(jobs).job_id, by="vera")
+    if deleted:
+        jobs.delete(only(jobs).job_id)
     outcome = resume(run_operator, deferred)
 
     assert outcome.state == "failed"
-    assert "ended as cancelled" in str(outcome.error)
-    assert "Cancelled by user" in str(outcome.error)
-
-
-def test_a_job_that_was_deleted_fails_the_task_for_good(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
-    deferred = run_operator(maintain())
-    jobs.cancel(only(jobs).job_id)
-    jobs.delete(only(jobs).job_id)
-
-    outcome = resume(run_operator, deferred)
-    assert outcome.state == "failed"
-    assert "does not exist or was deleted" in str(outcome.error)
+    assert re.search(problem, str(outcome.error))
 
 
 def test_an_event_that_is_wrong_or_early_makes_the_task_wait_again(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
@@ -363,33 +348,28 @@ def test_a_wait_that_airflow_ends_cancels_the_job(run_operator: Runner, jobs: Jo
     assert jobs.locks.get(flights) is None
 
 
-@pytest.mark.parametrize("then", ["the same job", "another job", "a locked table", "a free table"])
+@pytest.mark.parametrize("then", ["the same job", "another job", "a locked table", "a free table", "no time left"])
 def test_every_wait_of_a_try_has_what_is_left_of_its_time_limit(
     run_operator: Runner, jobs: Jobs, flights: TableName, then: str
 ) -> None:
     deferred = run_operator(maintain(execution_timeout=timedelta(hours=1)))
     if then == "another job":
         jobs.cancel(only(jobs).job_id, by=OWNER)
-    elif then != "the same job":
+    elif then in ("a locked table", "a free table"):
         claim = jobs.claim("pod-1", catalog_id=flights.catalog_id)
         assert claim is not None
         jobs.cancel(only(jobs).job_id, by=OWNER)
-    limit = {"execution_timeout": timedelta(hours=1), "began_ago": timedelta(minutes=50)}
+    limit = {"execution_timeout": timedelta(hours=1), "began_ago": timedelta(minutes=120 if then == "no time left" else 50)}
     again = resume(run_operator, deferred, **limit)
     if then == "a free table":
         jobs.release_lock(claim)
         again = resume(run_operator, again, {"free": True}, **limit)
 
     assert again.message.classpath.endswith(".TableLockTrigger" if then == "a locked table" else ".MaintenanceJobTrigger")
-    assert timedelta(minutes=9) < again.message.trigger_timeout <= timedelta(minutes=10)
-
-
-def test_a_wait_that_begins_after_the_time_limit_ends_at_once(run_operator: Runner, jobs: Jobs, flights: TableName) -> None:
-    limit = timedelta(hours=1)
-    deferred = run_operator(maintain(execution_timeout=limit))
-
-    again = resume(run_operator, deferred, execution_timeout=limit, began_ago=timedelta(hours=2))
-    assert again.message.trigger_timeout == timedelta(0)
+    if then == "no time left":
+        assert again.message.trigger_timeout == timedelta(0)
+    else:
+        assert timedelta(minutes=9) < again.message.trigger_timeout <= timedelta(minutes=10)
 
 
 def test_a_signal_while_the_task_submits_cancels_the_job_and_ends_the_process(

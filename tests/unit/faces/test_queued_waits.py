@@ -157,6 +157,25 @@ def in_triggerer(act: Callable[[Triggerer], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(run(), timeout=LIMIT_S))
 
 
+def end_tasks(
+    rounds: TriggerRounds,
+    states: TaskStates,
+    waits: list[triggers.MaintenanceJobTrigger],
+    state: str | Exception | None,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> None:
+    """Remove triggers that wait, while Airflow reports this state of their tasks; ``meanwhile`` happens before."""
+
+    async def act(triggerer: Triggerer) -> None:
+        started = await triggerer.start(waits)
+        await rounds.over(len(waits))
+        await asyncio.to_thread(meanwhile)
+        states.state = state
+        await triggerer.remove(started)
+
+    in_triggerer(act)
+
+
 @pytest.mark.one_database
 def test_a_thousand_waiting_tasks_share_one_statement_for_each_round_and_one_connection(
     rounds: TriggerRounds, far_store: Store, postgres_database: str
@@ -232,22 +251,16 @@ def test_a_trigger_that_is_cancelled_again_while_airflow_is_slow_ends_with_its_j
     in_triggerer(act)
 
 
-@pytest.mark.parametrize("state", [None, "scheduled", "success", "failed", "removed"])
+@pytest.mark.parametrize("state", [None, "scheduled", "success", "failed", "removed", RuntimeError("no answer")])
 def test_a_task_that_no_longer_waits_ends_with_its_job(
-    rounds: TriggerRounds, jobs: Jobs, states: TaskStates, state: str | None
+    rounds: TriggerRounds, jobs: Jobs, states: TaskStates, state: str | Exception | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Cleared, marked as successful or failed, or removed with its run."""
-    job_ids = queued(jobs, 1)
+    """Cleared, marked as successful or failed, removed with its run, or in a state that Airflow does not report."""
+    (job_id,) = queued(jobs, 1)
+    end_tasks(rounds, states, waiting([job_id]), state)
 
-    async def act(triggerer: Triggerer) -> None:
-        started = await triggerer.start(waiting(job_ids))
-        await rounds.over(1)
-        states.state = state
-        await triggerer.remove(started)
-
-    in_triggerer(act)
-    assert jobs.get(job_ids[0]).status is JobStatus.CANCELLED
-    assert jobs.locks.list() == []
+    assert (jobs.get(job_id).status, jobs.locks.list()) == (JobStatus.CANCELLED, [])
+    assert ("although the state of its task is unknown: no answer" in caplog.text) is isinstance(state, Exception)
 
 
 def test_a_job_goes_on_when_its_triggerer_stops_and_another_waits_for_it(
@@ -280,64 +293,31 @@ def test_a_job_goes_on_when_another_triggerer_takes_its_trigger_over(
 ) -> None:
     """Airflow cancels the trigger in the triggerer that it took it from as if a user had ended the task."""
     job_ids = queued(jobs, 3)
+    end_tasks(rounds, states, waiting(job_ids), "deferred")
 
-    async def act(triggerer: Triggerer) -> None:
-        started = await triggerer.start(waiting(job_ids))
-        await rounds.over(3)
-        await triggerer.remove(started)
-
-    in_triggerer(act)
     assert states.asked > 0
     assert {jobs.get(job_id).status for job_id in job_ids} == {JobStatus.PENDING}
-
-
-def test_a_job_is_cancelled_when_airflow_does_not_report_the_state_of_its_task(
-    rounds: TriggerRounds, jobs: Jobs, states: TaskStates, caplog: pytest.LogCaptureFixture
-) -> None:
-    job_ids = queued(jobs, 1)
-
-    async def act(triggerer: Triggerer) -> None:
-        started = await triggerer.start(waiting(job_ids))
-        await rounds.over(1)
-        states.state = RuntimeError("no answer")
-        await triggerer.remove(started)
-
-    in_triggerer(act)
-    assert jobs.get(job_ids[0]).status is JobStatus.CANCELLED
-    assert "although the state of its task is unknown: no answer" in caplog.text
 
 
 def test_the_sensor_of_a_job_leaves_the_job_alone_when_it_is_killed(
     rounds: TriggerRounds, jobs: Jobs, states: TaskStates
 ) -> None:
-    job_ids = queued(jobs, 1)
+    (job_id,) = queued(jobs, 1)
+    end_tasks(rounds, states, [triggers.MaintenanceJobTrigger(job_id)], "failed")
 
-    async def act(triggerer: Triggerer) -> None:
-        started = await triggerer.start([triggers.MaintenanceJobTrigger(job_ids[0])])
-        await rounds.over(1)
-        states.state = "failed"
-        await triggerer.remove(started)
-
-    in_triggerer(act)
-    assert jobs.get(job_ids[0]).status is JobStatus.PENDING
+    assert jobs.get(job_id).status is JobStatus.PENDING
 
 
 def test_a_job_that_its_task_has_taken_over_since_goes_on(rounds: TriggerRounds, jobs: Jobs, states: TaskStates) -> None:
     """The task was cleared and runs inline now; Airflow ends the trigger of the try before only after that."""
     (job_id,) = queued(jobs, 1)
-
-    async def act(triggerer: Triggerer) -> None:
-        started = await triggerer.start(waiting([job_id]))
-        await rounds.over(1)
-        await asyncio.to_thread(take_over)
-        states.state = "running"
-        await triggerer.remove(started)
+    claims: list[Claim] = []
 
     def take_over() -> None:
         claims.append(jobs.take_over(job_id, "try 2", owner=ref(0).name))
 
-    claims: list[Claim] = []
-    in_triggerer(act)
+    end_tasks(rounds, states, waiting([job_id]), "running", take_over)
+
     assert jobs.holds(claims[0])
 
 
@@ -347,15 +327,8 @@ def test_a_job_that_has_ended_stays_as_it_is_when_its_task_is_killed(
     (job_id,) = queued(jobs, 1)
     claim = jobs.claim("pod-1")
     assert claim is not None
+    end_tasks(rounds, states, waiting([job_id]), "failed", lambda: jobs.finish(claim, JobStatus.COMPLETED, []))
 
-    async def act(triggerer: Triggerer) -> None:
-        started = await triggerer.start(waiting([job_id]))
-        await rounds.over(1)
-        jobs.finish(claim, JobStatus.COMPLETED, [])
-        states.state = "failed"
-        await triggerer.remove(started)
-
-    in_triggerer(act)
     assert jobs.get(job_id).status is JobStatus.COMPLETED
 
 
