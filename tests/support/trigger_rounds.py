@@ -77,9 +77,18 @@ async def first_event(trigger: BaseTrigger) -> dict[str, Any]:
     raise AssertionError("the trigger ended without an event")
 
 
-def fired(trigger: BaseTrigger) -> dict[str, Any]:
-    """Return the first event of a trigger."""
-    return asyncio.run(asyncio.wait_for(first_event(trigger), timeout=PATIENCE_S))
+def fired(trigger: BaseTrigger, meanwhile: Callable[[], object] | None = None) -> dict[str, Any]:
+    """Return the first event of a trigger, which waits until ``meanwhile`` has happened."""
+
+    async def wait() -> dict[str, Any]:
+        waiting = asyncio.create_task(first_event(trigger))
+        if meanwhile is not None:
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            await asyncio.to_thread(meanwhile)
+        return await asyncio.wait_for(waiting, timeout=PATIENCE_S)
+
+    return asyncio.run(wait())
 
 
 def while_waiting(

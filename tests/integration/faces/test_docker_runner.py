@@ -24,7 +24,7 @@ from docker_engine import DockerEngine
 from entry_world import RUN_ID, SECRET, Lines, docker_runner, identity, invocation, python, swept
 from podman_engine import PodmanEngine
 
-from airflow_snowpack.errors import Kind
+from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.operators.entries.errors import (
     DockerRefused,
     DockerUnavailable,
@@ -256,21 +256,28 @@ def test_an_exchange_folder_that_the_daemon_does_not_have_is_named(engine: Docke
     assert str(run.folder) in str(refused.value)
 
 
-def test_a_missing_image_is_named_and_not_retried(engine: DockerEngine, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("problem", "error", "kind", "words"),
+    [
+        (None, ImageNotFound, Kind.NOT_FOUND, r"'acme/scoer:1.4' cannot be pulled: pull access denied.*docker_conn_id"),
+        (
+            "Get https://registry.acme.example/v2/: dial tcp: i/o timeout",
+            ImageNotPulled,
+            Kind.UNAVAILABLE,
+            r"i/o timeout. Check that its registry is available\.",
+        ),
+    ],
+    ids=["missing", "no answer"],
+)
+def test_an_image_that_cannot_be_pulled_is_named_and_retried_if_the_registry_did_not_answer(
+    engine: DockerEngine, tmp_path: Path, problem: str | None, error: type[SnowpackError], kind: Kind, words: str
+) -> None:
+    engine.pull_error = problem
     runner = docker_runner("acme/scoer:1.4", identity(), {"docker_url": engine.url})
 
-    with pytest.raises(ImageNotFound, match=r"'acme/scoer:1.4' cannot be pulled: pull access denied.*docker_conn_id") as refused:
+    with pytest.raises(error, match=words) as failed:
         runner.run(invocation(tmp_path / "x", "/bin/true"), Lines())
-    assert refused.value.kind is Kind.NOT_FOUND
-
-
-def test_a_registry_that_does_not_answer_is_a_reason_to_retry(engine: DockerEngine, tmp_path: Path) -> None:
-    engine.pull_error = "Get https://registry.acme.example/v2/: dial tcp: i/o timeout"
-    runner = docker_runner("acme/scoer:1.4", identity(), {"docker_url": engine.url})
-
-    with pytest.raises(ImageNotPulled, match=r"i/o timeout. Check that its registry is available\.") as failed:
-        runner.run(invocation(tmp_path / "x", "/bin/true"), Lines())
-    assert failed.value.kind is Kind.UNAVAILABLE
+    assert failed.value.kind is kind
 
 
 def test_an_image_is_pulled_once(engine: DockerEngine, tmp_path: Path) -> None:

@@ -320,31 +320,15 @@ def test_a_pod_that_does_not_start_in_time_is_deleted(cluster: Cluster) -> None:
     ],
     ids=["out of memory", "evicted", "deadline", "preempted"],
 )
-def test_what_the_cluster_ended_is_reported(
+def test_what_the_cluster_ended_is_reported_even_if_the_entry_exits_with_0(
     cluster: Cluster, ending: dict[str, Any], terminated: dict[str, Any], error: type[Exception], words: str
 ) -> None:
-    cluster.api.ending, cluster.api.terminated = ending, terminated
-    code = "import os; os.kill(os.getpid(), 9)"
-
-    with pytest.raises(error, match=words):
-        cluster.runner(time_limit=timedelta(minutes=1)).run(cluster.run_of(*python(code)), Lines())
-
-
-@pytest.mark.parametrize(
-    ("ending", "error"),
-    [
-        ({"phase": "Failed", "reason": "Evicted"}, PodEvicted),
-        ({"phase": "Failed", "reason": "DeadlineExceeded"}, PodOutOfTime),
-        ({"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]}, PodEvicted),
-    ],
-    ids=["evicted", "deadline", "drained"],
-)
-def test_an_entry_that_exits_with_0_when_the_cluster_ends_its_pod_has_not_succeeded(
-    cluster: Cluster, ending: dict[str, Any], error: type[Exception]
-) -> None:
-    cluster.api.ending = ending
-    with pytest.raises(error):
-        cluster.runner().run(cluster.run_of("/bin/true"), Lines())
+    cluster.api.ending, cluster.api.terminated = ending | ({"phase": "Failed"} if "reason" in ending else {}), terminated
+    killed = "import os; os.kill(os.getpid(), 9)"
+    for number, code in enumerate([killed, "exit(0)"] if ending else [killed]):
+        of, attempt = identity(f"0196-{number}"), f"0196-{number}"
+        with pytest.raises(error, match=words):
+            cluster.runner(of, time_limit=timedelta(minutes=1)).run(cluster.run_of(*python(code), attempt=attempt), Lines())
 
 
 def test_an_entry_that_exits_with_0_when_its_pod_is_deleted_has_not_succeeded(cluster: Cluster) -> None:

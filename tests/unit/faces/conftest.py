@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,10 +20,14 @@ import structlog
 from installed_lake import flights as flights, identified as identified, jobs as jobs, six_files as six_files
 from trigger_rounds import TriggerRounds, as_connection
 
+from airflow_snowpack import hooks
 from airflow_snowpack.store import Store, open_store
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
+
+    from airflow_snowpack.builds.registry.runs import BuildRegistry
+    from airflow_snowpack.interim import InterimRegistry
 
 
 @pytest.fixture
@@ -44,6 +48,24 @@ def far_store(postgres_database: str, monkeypatch: pytest.MonkeyPatch) -> Iterat
     with open_store(postgres_database) as store:
         yield store
     _forget_stores()
+
+
+@pytest.fixture
+def registry(installation: Path) -> Iterator[InterimRegistry]:
+    with hooks.SnowpackHook() as hook:
+        yield hook.interim()
+
+
+@pytest.fixture
+def builds(installation: Path) -> Iterator[BuildRegistry]:
+    with hooks.SnowpackHook() as hook:
+        yield hook.builds()
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow has processed the deferral long ago, so that no trigger waits for that."""
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__RESUME_DELAY", "PT0.001S")
 
 
 def _forget_stores() -> None:
@@ -81,21 +103,36 @@ class Outcome:
 
 
 class Supervisor:
-    """The other end of the task's socket: answers that there is nothing, and remembers the messages."""
+    """The other end of the task's socket: answers that there is nothing, and remembers the messages.
+
+    :ivar answers: to other messages, by the names of their classes.
+    """
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
+        self.answers: dict[str, Callable[[Any], Any]] = {}
 
     def send(self, msg: Any = None, **_: Any) -> Any:
         from airflow.sdk.exceptions import ErrorType
         from airflow.sdk.execution_time import comms
 
         self.sent.append(msg)
+        if type(msg).__name__ in self.answers:
+            return self.answers[type(msg).__name__](msg)
         if type(msg).__name__ == "GetConnection":
             return comms.ErrorResponse(error=ErrorType.CONNECTION_NOT_FOUND)
         if type(msg).__name__ == "ValidateInletsAndOutlets":
             return comms.InactiveAssetsResult(inactive_assets=[])
         return None
+
+
+def no_answer(_message: object) -> None:
+    """As the supervisor answers while it cannot reach the API server."""
+    from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+    from airflow.sdk.execution_time.comms import ErrorResponse
+
+    detail = {"status_code": None, "message": "connection refused"}
+    raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail=detail))
 
 
 class Runner:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from built_runs import damage_shard
 from published_builds import publish_build
 
-from airflow_snowpack import hooks, operators
+from airflow_snowpack import operators
 from airflow_snowpack.builds.build import Build
 from airflow_snowpack.builds.model import Manifest
 from airflow_snowpack.builds.read.reader import SnapshotReader
@@ -29,6 +29,7 @@ from tests.unit.faces.conftest import Outcome, Runner
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
 
+Publish = Callable[..., PublishOutcome]
 NIGHT = [datetime(2026, 1, day, tzinfo=UTC) for day in range(1, 5)]
 ROWS = [{"user": f"u{number}", "clicks": number} for number in range(20)]
 # One shard: each is written by a process of its own.
@@ -47,19 +48,13 @@ def build(**arguments: Any) -> operators.ShardedBuildOperator:
 
 
 @pytest.fixture
-def builds(installation: Path) -> Iterator[BuildRegistry]:
-    with hooks.SnowpackHook() as hook:
-        yield hook.builds()
-
-
-@pytest.fixture
 def folder(installation: Path) -> Path:
     """The default folder of the dataset."""
     return installation / "lake" / "builds" / "features"
 
 
 @pytest.fixture
-def publish(builds: BuildRegistry, folder: Path) -> Callable[..., PublishOutcome]:
+def publish(builds: BuildRegistry, folder: Path) -> Publish:
     """Publish a run as of a night, without an operator."""
 
     def make(as_of: datetime, dataset: str = "features") -> PublishOutcome:
@@ -106,7 +101,7 @@ def test_without_a_word_about_it_a_build_is_as_of_the_end_of_the_data_interval_o
 
 
 def test_an_older_day_goes_into_history_and_leaves_no_event(
-    run_operator: Runner, builds: BuildRegistry, folder: Path, publish: Callable[..., PublishOutcome]
+    run_operator: Runner, builds: BuildRegistry, folder: Path, publish: Publish
 ) -> None:
     publish(NIGHT[1])
     outcome = run_operator(build(as_of=NIGHT[0]))
@@ -120,7 +115,7 @@ def test_an_older_day_goes_into_history_and_leaves_no_event(
 
 
 def test_a_cleared_build_is_built_again_as_of_the_same_moment_and_replaces_the_first(
-    run_operator: Runner, folder: Path, publish: Callable[..., PublishOutcome]
+    run_operator: Runner, folder: Path, publish: Publish
 ) -> None:
     publish(NIGHT[1])
     outcome = run_operator(build(keep_runs=1))
@@ -132,7 +127,7 @@ def test_a_cleared_build_is_built_again_as_of_the_same_moment_and_replaces_the_f
 
 
 def test_a_build_that_fails_has_a_reason_and_readers_keep_what_they_have(
-    run_operator: Runner, builds: BuildRegistry, folder: Path, publish: Callable[..., PublishOutcome]
+    run_operator: Runner, builds: BuildRegistry, folder: Path, publish: Publish
 ) -> None:
     def broken() -> list[dict[str, Any]]:
         return [*ROWS, {"user": None, "clicks": 0}]
@@ -298,7 +293,7 @@ def test_a_shard_without_an_attempt_is_named(run_operator: Runner, folder: Path)
 
 
 def test_a_rollback_gives_readers_the_build_before_and_leaves_its_event(
-    run_operator: Runner, folder: Path, publish: Callable[..., PublishOutcome]
+    run_operator: Runner, folder: Path, publish: Publish
 ) -> None:
     publish(NIGHT[0])
     publish(NIGHT[1])
@@ -312,9 +307,7 @@ def test_a_rollback_gives_readers_the_build_before_and_leaves_its_event(
     assert SnapshotReader(folder).manifest.run_id == "20260101T000000Z"
 
 
-def test_a_retry_of_a_rollback_finds_it_done_and_leaves_its_event(
-    run_operator: Runner, folder: Path, publish: Callable[..., PublishOutcome]
-) -> None:
+def test_a_retry_of_a_rollback_finds_it_done_and_leaves_its_event(run_operator: Runner, folder: Path, publish: Publish) -> None:
     for night in NIGHT[:3]:
         publish(night)
     first, again = (
@@ -328,7 +321,7 @@ def test_a_retry_of_a_rollback_finds_it_done_and_leaves_its_event(
     assert SnapshotReader(folder).manifest.run_id == "20260102T000000Z"
 
 
-def test_a_rollback_to_what_is_not_there_fails_for_good(run_operator: Runner, publish: Callable[..., PublishOutcome]) -> None:
+def test_a_rollback_to_what_is_not_there_fails_for_good(run_operator: Runner, publish: Publish) -> None:
     publish(NIGHT[0])
     outcome = run_operator(operators.RollbackBuildOperator(task_id="back", dataset="features", to="20200101T000000Z"))
 
@@ -336,9 +329,7 @@ def test_a_rollback_to_what_is_not_there_fails_for_good(run_operator: Runner, pu
     assert "20200101T000000Z" in str(outcome.error)
 
 
-def test_a_cleanup_previews_and_then_deletes_what_is_beyond(
-    run_operator: Runner, folder: Path, publish: Callable[..., PublishOutcome]
-) -> None:
+def test_a_cleanup_previews_and_then_deletes_what_is_beyond(run_operator: Runner, folder: Path, publish: Publish) -> None:
     for night in NIGHT[:3]:
         publish(night)
     plan = run_operator(operators.CleanupBuildsOperator(task_id="look", keep_runs=1, dry_run=True))
@@ -355,7 +346,7 @@ def test_a_cleanup_previews_and_then_deletes_what_is_beyond(
 
 
 def test_a_cleanup_of_all_datasets_leaves_the_one_that_another_process_works_on_for_the_next_time(
-    run_operator: Runner, builds: BuildRegistry, publish: Callable[..., PublishOutcome]
+    run_operator: Runner, builds: BuildRegistry, publish: Publish
 ) -> None:
     publish(NIGHT[0])
     publish(NIGHT[0], "others")
@@ -369,7 +360,7 @@ def test_a_cleanup_of_all_datasets_leaves_the_one_that_another_process_works_on_
 
 
 def test_a_cleanup_of_all_datasets_goes_on_behind_one_in_trouble_and_fails_at_its_end(
-    run_operator: Runner, folder: Path, publish: Callable[..., PublishOutcome]
+    run_operator: Runner, folder: Path, publish: Publish
 ) -> None:
     publish(NIGHT[0])
     for night in NIGHT[:2]:
@@ -383,7 +374,7 @@ def test_a_cleanup_of_all_datasets_goes_on_behind_one_in_trouble_and_fails_at_it
 
 
 def test_a_dataset_that_is_known_when_the_task_runs_leaves_its_event_through_the_alias(
-    run_operator: Runner, publish: Callable[..., PublishOutcome]
+    run_operator: Runner, publish: Publish
 ) -> None:
     from airflow_snowpack.assets import published_builds
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
-from bounded import PATIENCE_S
 from published_builds import publish_build
+from trigger_rounds import fired
 
-from airflow_snowpack import hooks, sensors, triggers
+from airflow_snowpack import sensors, triggers
 from airflow_snowpack.builds.errors import InvalidBuild
 from airflow_snowpack.builds.publish import rollback
 from airflow_snowpack.builds.registry.current_build import WantedBuild, current_build
@@ -21,13 +19,8 @@ from airflow_snowpack.builds.registry.runs import BuildRegistry
 from airflow_snowpack.builds.storage import Storage
 from tests.unit.faces.conftest import Runner
 
+Publish = Callable[[datetime], PublishOutcome]
 NIGHT = [datetime(2026, 1, day, tzinfo=UTC) for day in range(1, 5)]
-
-
-@pytest.fixture
-def builds(installation: Path) -> Iterator[BuildRegistry]:
-    with hooks.SnowpackHook() as hook:
-        yield hook.builds()
 
 
 @pytest.fixture
@@ -36,36 +29,12 @@ def storage(installation: Path) -> Storage:
 
 
 @pytest.fixture
-def publish(builds: BuildRegistry, storage: Storage) -> Callable[[datetime], PublishOutcome]:
+def publish(builds: BuildRegistry, storage: Storage) -> Publish:
     """Publish ``features`` as of a night."""
     return lambda as_of: publish_build(builds, storage, "features", as_of=as_of, rows={"a": 1, "b": 2, "c": 3})
 
 
-def fired(trigger: triggers.BuildPublishedTrigger, meanwhile: Callable[[], object] | None = None) -> dict[str, Any]:
-    async def first() -> dict[str, Any]:
-        async for event in trigger.run():
-            return dict(event.payload)
-        raise AssertionError("the trigger ended without an event")
-
-    async def wait() -> dict[str, Any]:
-        waiting = asyncio.create_task(first())
-        if meanwhile is not None:
-            await asyncio.sleep(0.05)
-            assert not waiting.done()
-            await asyncio.to_thread(meanwhile)
-        return await asyncio.wait_for(waiting, timeout=PATIENCE_S)
-
-    return asyncio.run(wait())
-
-
-@pytest.fixture
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW__SNOWPACK__RESUME_DELAY", "PT0.001S")
-
-
-def test_what_is_served_counts_and_not_what_went_into_history(
-    builds: BuildRegistry, publish: Callable[[datetime], PublishOutcome]
-) -> None:
+def test_what_is_served_counts_and_not_what_went_into_history(builds: BuildRegistry, publish: Publish) -> None:
     assert current_build(builds.store, "features") is None
     assert publish(NIGHT[2]).moved
     assert not publish(NIGHT[1]).moved
@@ -78,9 +47,7 @@ def test_what_is_served_counts_and_not_what_went_into_history(
     assert "Waiting for data as of 2026-01-04" in WantedBuild("features", NIGHT[3]).unmet(served)
 
 
-def test_a_rollback_is_a_newer_publication_of_older_data(
-    builds: BuildRegistry, storage: Storage, publish: Callable[[datetime], PublishOutcome]
-) -> None:
+def test_a_rollback_is_a_newer_publication_of_older_data(builds: BuildRegistry, storage: Storage, publish: Publish) -> None:
     publish(NIGHT[0])
     publish(NIGHT[1])
     rollback(builds, storage, "features", "-1", by="ann")
@@ -95,7 +62,7 @@ def test_a_moment_without_a_zone_is_refused() -> None:
         WantedBuild("features", datetime(2026, 1, 1))  # noqa: DTZ001 - the very thing
 
 
-def test_the_sensor_returns_what_is_served(run_operator: Runner, publish: Callable[[datetime], PublishOutcome]) -> None:
+def test_the_sensor_returns_what_is_served(run_operator: Runner, publish: Publish) -> None:
     publish(NIGHT[1])
     sensor = sensors.BuildPublishedSensor(task_id="wait", dataset="features", as_of="{{ params.night }}")
     outcome = run_operator(sensor, params={"night": NIGHT[0].isoformat()})
@@ -110,9 +77,7 @@ def test_the_sensor_returns_what_is_served(run_operator: Runner, publish: Callab
     }
 
 
-def test_the_sensor_waits_in_the_triggerer_for_the_end_of_its_runs_interval(
-    run_operator: Runner, publish: Callable[[datetime], PublishOutcome]
-) -> None:
+def test_the_sensor_waits_in_the_triggerer_for_the_end_of_its_runs_interval(run_operator: Runner, publish: Publish) -> None:
     publish(NIGHT[1])
     outcome = run_operator(sensors.BuildPublishedSensor(task_id="wait", dataset="features"))
 
@@ -123,7 +88,7 @@ def test_the_sensor_waits_in_the_triggerer_for_the_end_of_its_runs_interval(
 
 
 def test_the_sensor_looks_again_when_it_is_woken_and_waits_on_if_it_was_rolled_back(
-    run_operator: Runner, builds: BuildRegistry, storage: Storage, publish: Callable[[datetime], PublishOutcome]
+    run_operator: Runner, builds: BuildRegistry, storage: Storage, publish: Publish
 ) -> None:
     sensor = sensors.BuildPublishedSensor(task_id="wait", dataset="features", as_of=NIGHT[1])
     publish(NIGHT[0])
@@ -143,19 +108,10 @@ def test_what_is_no_moment_fails_for_good(run_operator: Runner, as_of: str) -> N
     assert "with its time zone" in str(outcome.error)
 
 
-def test_the_trigger_fires_when_the_awaited_build_is_published(
-    settled: None, publish: Callable[[datetime], PublishOutcome]
-) -> None:
+def test_the_trigger_fires_when_the_awaited_build_is_published(settled: None, publish: Publish) -> None:
     trigger = triggers.BuildPublishedTrigger("features", NIGHT[1].isoformat(), poll_seconds=0.01)
 
     assert fired(trigger, meanwhile=lambda: publish(NIGHT[2])) == {"dataset": "features", "publication": 1}
-
-
-def test_the_trigger_comes_back_as_it_was() -> None:
-    path, arguments = triggers.BuildPublishedTrigger("features", NIGHT[0].isoformat(), 3, "store", 2.5).serialize()
-
-    assert path.endswith("BuildPublishedTrigger")
-    assert triggers.BuildPublishedTrigger(**arguments).serialize() == (path, arguments)
 
 
 def test_the_trigger_reports_an_invalid_name(settled: None, installation: Path) -> None:

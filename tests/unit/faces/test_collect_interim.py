@@ -17,6 +17,7 @@ from airflow_snowpack.interim.ownership import claim
 from airflow_snowpack.interim.registry import InterimRegistry
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.preservation import Preservation
+from tests.unit.faces.conftest import no_answer
 
 Collect = Callable[..., Any]
 
@@ -34,20 +35,17 @@ def collect(run_operator: Any, reported: dict[str, Any]) -> Collect:
     """Run the operator in Airflow's task runner, with a supervisor that reports that."""
     from airflow.sdk.execution_time import comms
 
-    answer_else = run_operator.supervisor.send
-
-    def send(msg: Any = None, **arguments: Any) -> Any:
+    def run(message: Any) -> Any:
         from airflow.sdk.api.datamodels._generated import DagRunState
 
-        if isinstance(msg, comms.GetDagRun):
-            return comms.DagRunResult.model_construct(state=DagRunState(reported[msg.run_id][0]))
-        if isinstance(msg, comms.GetTaskStates):
-            (task_id,) = msg.task_ids
-            states = {run_id: {task_id: reported[run_id][1][task_id]} for run_id in msg.run_ids if task_id in reported[run_id][1]}
-            return comms.TaskStatesResult.model_construct(task_states=states)
-        return answer_else(msg, **arguments)
+        return comms.DagRunResult.model_construct(state=DagRunState(reported[message.run_id][0]))
 
-    run_operator.supervisor.send = send
+    def states(message: Any) -> Any:
+        (task_id,) = message.task_ids
+        known = {run_id: reported[run_id][1] for run_id in message.run_ids if task_id in reported[run_id][1]}
+        return comms.TaskStatesResult.model_construct(task_states={each: {task_id: of[task_id]} for each, of in known.items()})
+
+    run_operator.supervisor.answers |= {"GetDagRun": run, "GetTaskStates": states}
     return lambda **arguments: run_operator(operators.CollectInterimTablesOperator(task_id="collect", **arguments))
 
 
@@ -149,19 +147,8 @@ def test_the_namespace_of_another_store_is_not_swept_and_the_reason_is_reported(
 def test_an_airflow_that_does_not_answer_fails_the_task_and_nothing_goes(
     collect: Collect, registry: InterimRegistry, run_operator: Any
 ) -> None:
-    from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
-    from airflow.sdk.execution_time import comms
-
     table = made(registry, "ingest", "report")
-    answer = run_operator.supervisor.send
-
-    def away(msg: Any = None, **arguments: Any) -> Any:
-        if isinstance(msg, comms.GetDagRun):
-            detail = {"status_code": None, "message": "connection refused"}
-            raise AirflowRuntimeError(comms.ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail=detail))
-        return answer(msg, **arguments)
-
-    run_operator.supervisor.send = away
+    run_operator.supervisor.answers["GetDagRun"] = no_answer
     outcome = collect()
     assert (outcome.state, "connection refused" in str(outcome.error), in_catalog(table)) == ("up_for_retry", True, True)
 

@@ -43,12 +43,6 @@ pq.write_table(pa.table({"number": [int(sys.argv[2])]}), sys.argv[1])
 
 
 @pytest.fixture
-def registry(installation: object) -> Iterator[InterimRegistry]:
-    with hooks.SnowpackHook() as hook:
-        yield hook.interim()
-
-
-@pytest.fixture
 def own_signals() -> Iterator[None]:
     """Airflow's runner leaves its handler behind."""
     before = signal.getsignal(signal.SIGTERM)

@@ -18,12 +18,8 @@ from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.runners.images import ImagePolicy
 from airflow_snowpack.store import Store
 
+pytestmark = pytest.mark.usefixtures("settled")
 LONG, EXPIRED = timedelta(hours=1), timedelta(0)
-
-
-@pytest.fixture(autouse=True)
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW__SNOWPACK__RESUME_DELAY", "PT0.001S")
 
 
 class Minutes:
@@ -123,12 +119,3 @@ def test_every_task_is_resumed_when_an_image_has_failed_or_was_forgotten(rounds:
         assert not any(task.done() for task in tasks[2::3]), "their image waits for its next attempt"
 
     while_waiting(rounds, waits, look)
-
-
-def test_a_trigger_comes_back_as_it_was() -> None:
-    trigger = triggers.ImageBuildTrigger("9f86", "store", 2.5)
-    path, state = trigger.serialize()
-
-    assert path == "airflow_snowpack.triggers.image_builds.ImageBuildTrigger"
-    assert state == {"key": "9f86", "store_conn_id": "store", "poll_seconds": 2.5}
-    assert triggers.ImageBuildTrigger(**state).serialize() == (path, state)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from bounded import PATIENCE_S
 from interim_world import DAG, handed_on, holder
+from scripted_engine import eventually
 
 from airflow_snowpack.interim import InterimRegistry
 from airflow_snowpack.scheduling import EventLog
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.jobs import Jobs
     from airflow_snowpack.plugin.listener import StoreListener
+    from airflow_snowpack.plugin.outbox import Outbox
     from airflow_snowpack.store import Store
 
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -34,34 +35,26 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-def eventually(look: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := look()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
+def outbox(open_store: Callable[[], Store], **options: Any) -> Outbox:
+    from airflow_snowpack.plugin.outbox import Outbox
+
+    return Outbox(open_store, **options)
 
 
 def test_what_is_sent_is_written_when_the_sender_goes_on(store: Store) -> None:
-    from airflow_snowpack.plugin.outbox import Outbox
-
     written: list[str] = []
-    assert Outbox(lambda: store, wait=PATIENCE).send("a note", lambda store: written.append("a")) is True
+    assert outbox(lambda: store, wait=PATIENCE).send("a note", lambda store: written.append("a")) is True
     assert written == ["a"]
 
 
 def test_a_sender_does_not_wait_for_a_store_that_hangs(store: Store) -> None:
-    from airflow_snowpack.plugin.outbox import Outbox
-
     released = threading.Event()
-    outbox = Outbox(lambda: store, wait=timedelta(milliseconds=50))
-    assert outbox.send("a note", lambda store: released.wait(PATIENCE_S)) is False
+    box = outbox(lambda: store, wait=timedelta(milliseconds=50))
+    assert box.send("a note", lambda store: released.wait(PATIENCE_S)) is False
     released.set()
 
 
 def test_what_is_sent_while_the_store_is_away_is_written_in_order_when_it_is_back(store: Store) -> None:
-    from airflow_snowpack.plugin.outbox import Outbox
-
     written, is_back = [], threading.Event()
 
     def open_it() -> Store:
@@ -69,37 +62,33 @@ def test_what_is_sent_while_the_store_is_away_is_written_in_order_when_it_is_bac
             raise StoreUnreachable("postgresql://db", OSError("refused"))
         return store
 
-    outbox = Outbox(open_it, wait=timedelta(milliseconds=50), pause=timedelta(milliseconds=10))
-    assert [outbox.send("a note", lambda store, n=n: written.append(n)) for n in range(5)] == [False] * 5
+    box = outbox(open_it, wait=timedelta(milliseconds=50), pause=timedelta(milliseconds=10))
+    assert [box.send("a note", lambda store, n=n: written.append(n)) for n in range(5)] == [False] * 5
     is_back.set()
     eventually(lambda: len(written) == 5)
     assert written == [0, 1, 2, 3, 4]
 
 
 def test_a_write_that_fails_for_good_does_not_keep_the_next_one(store: Store) -> None:
-    from airflow_snowpack.plugin.outbox import Outbox
-
     written: list[str] = []
-    outbox = Outbox(lambda: store, wait=PATIENCE)
-    outbox.send("nonsense", lambda store: 1 / 0)
-    assert outbox.send("a note", lambda store: written.append("b")) is True
+    box = outbox(lambda: store, wait=PATIENCE)
+    box.send("nonsense", lambda store: 1 / 0)
+    assert box.send("a note", lambda store: written.append("b")) is True
     assert written == ["b"]
 
 
 def test_the_oldest_goes_when_too_many_wait(store: Store) -> None:
-    from airflow_snowpack.plugin.outbox import Outbox
-
     begun, released, written = threading.Event(), threading.Event(), []
 
     def slow(store: Store) -> None:
         begun.set()
         assert released.wait(PATIENCE_S)
 
-    outbox = Outbox(lambda: store, wait=AT_ONCE, keep=3)
-    outbox.send("slow", slow)
+    box = outbox(lambda: store, wait=AT_ONCE, keep=3)
+    box.send("slow", slow)
     assert begun.wait(PATIENCE_S)
     for n in range(5):
-        outbox.send("a note", lambda store, n=n: written.append(n))
+        box.send("a note", lambda store, n=n: written.append(n))
     released.set()
     eventually(lambda: 4 in written)
     assert written == [2, 3, 4]
@@ -155,8 +144,6 @@ def test_an_asset_event_is_an_event_with_its_extra_and_its_source(listener: Stor
 def test_an_asset_event_whose_writing_was_answered_by_nobody_counts_once(
     listener: StoreListener, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow_snowpack.plugin.outbox import Outbox
-
     really, answers = EventLog.publish, [StoreUnreachable("postgresql://db", OSError("the connection is lost"))]
 
     def publish(log: EventLog, happened: Any) -> int:
@@ -166,7 +153,7 @@ def test_an_asset_event_whose_writing_was_answered_by_nobody_counts_once(
         return written
 
     monkeypatch.setattr(EventLog, "publish", publish)
-    listener._outbox = Outbox(lambda: jobs.store, pause=AT_ONCE)
+    listener._box = outbox(lambda: jobs.store, pause=AT_ONCE)
     source = {"source_dag_id": None, "source_run_id": None, "source_task_id": None, "partition_key": None}
     asset_event = SimpleNamespace(asset=SimpleNamespace(uri="s3://bucket/day"), extra={}, **source)
     for _ in range(2):

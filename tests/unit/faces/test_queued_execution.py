@@ -16,7 +16,7 @@ from airflow_snowpack.jobs import ActionOutcome, ActionResult, Job, Jobs, JobSta
 from airflow_snowpack.jobs.model import TableChange
 from airflow_snowpack.maintenance import submit
 from airflow_snowpack.store import StoreUnreachable
-from tests.unit.faces.conftest import Outcome, Runner
+from tests.unit.faces.conftest import Outcome, Runner, no_answer
 
 OWNER = "guard/run1/maintain"
 LINK = "_link_MaintenanceJobLink"
@@ -296,20 +296,10 @@ def test_the_store_that_is_away_when_the_task_resumes_makes_it_wait_again(
 def test_a_connection_that_airflow_cannot_read_when_the_task_resumes_makes_it_wait_again(
     run_operator: Runner, jobs: Jobs, flights: TableName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
-    from airflow.sdk.execution_time.comms import ErrorResponse
-
-    answer = run_operator.supervisor.send
-
-    def fail(msg: Any = None, **arguments: Any) -> Any:
-        if type(msg).__name__ == "GetConnection":
-            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR))
-        return answer(msg, **arguments)
-
     deferred = run_operator(maintain())
     with monkeypatch.context() as away:
         away.delenv("AIRFLOW_CONN_TEST_STORE")
-        away.setattr(run_operator.supervisor, "send", fail)
+        away.setitem(run_operator.supervisor.answers, "GetConnection", no_answer)
         again = resume(run_operator, deferred)
     assert trigger_of(again).serialize() == trigger_of(deferred).serialize()
     assert only(jobs).status is JobStatus.PENDING
@@ -462,19 +452,16 @@ def states_in_airflow(run_operator: Runner, states: dict[str, str | None]) -> No
     """Let the supervisor report these states of the tasks of each run, all of which are active."""
     from airflow.sdk.execution_time import comms
 
-    answer_else = run_operator.supervisor.send
-
-    def send(msg: Any = None, **arguments: Any) -> Any:
+    def run(_message: object) -> Any:
         from airflow.sdk.api.datamodels._generated import DagRunState
 
-        if isinstance(msg, comms.GetDagRun):
-            return comms.DagRunResult.model_construct(state=DagRunState("running"))
-        if isinstance(msg, comms.GetTaskStates):
-            found = {run_id: {task: states[task] for task in msg.task_ids} for run_id in msg.run_ids}
-            return comms.TaskStatesResult.model_construct(task_states=found)
-        return answer_else(msg, **arguments)
+        return comms.DagRunResult.model_construct(state=DagRunState("running"))
 
-    run_operator.supervisor.send = send  # type: ignore[method-assign]  # the socket is the one thing that is replaced
+    def tasks(message: Any) -> Any:
+        found = {run_id: {task: states[task] for task in message.task_ids} for run_id in message.run_ids}
+        return comms.TaskStatesResult.model_construct(task_states=found)
+
+    run_operator.supervisor.answers |= {"GetDagRun": run, "GetTaskStates": tasks}
 
 
 @pytest.mark.parametrize("if_locked", ["fail", "skip", "wait"])

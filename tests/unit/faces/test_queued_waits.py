@@ -25,13 +25,8 @@ from airflow_snowpack.store import Store, StoreUnreachable
 if TYPE_CHECKING:
     from airflow.jobs.triggerer_job_runner import TriggerRunner
 
+pytestmark = pytest.mark.usefixtures("settled")
 LIMIT_S = 300
-
-
-@pytest.fixture(autouse=True)
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Airflow has processed the deferral long ago, so that no trigger waits for that."""
-    monkeypatch.setenv("AIRFLOW__SNOWPACK__RESUME_DELAY", "PT0.001S")
 
 
 class TaskStates:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -11,9 +11,7 @@ from airflow_snowpack import sensors
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.scheduling import Delay, GatePlace, InvalidSchedule, MaxConcurrent, Runs, TimeWindow
 from airflow_snowpack.scheduling.pending_runs.gated_runs import read_gate
-
-if TYPE_CHECKING:
-    from conftest import Outcome, Runner
+from tests.unit.faces.conftest import Outcome, Runner, no_answer
 
 LATER, PAST = "2999-01-01T00:00:00+00:00", "2026-01-01T00:00:00+00:00"
 
@@ -25,18 +23,13 @@ def active() -> set[str]:
 
 
 @pytest.fixture
-def run_in(run_operator: Runner, active: set[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+def run_in(run_operator: Runner, active: set[str]) -> Any:
     """Run the gate as a task of one of the DAG's runs."""
     from airflow.sdk.execution_time import comms
 
-    send = run_operator.supervisor.send
-
-    def answer(msg: Any = None, **more: Any) -> Any:
-        if isinstance(msg, comms.GetDRCount):
-            return comms.DRCount(count=len(active if msg.run_ids is None else active & set(msg.run_ids)))
-        return send(msg, **more)
-
-    monkeypatch.setattr(run_operator.supervisor, "send", answer)
+    run_operator.supervisor.answers["GetDRCount"] = lambda message: comms.DRCount(
+        count=len(active if message.run_ids is None else active & set(message.run_ids))
+    )
 
     def run(run_id: str, gate: sensors.RunConstraintSensor, **arguments: Any) -> Outcome:
         active.add(run_id)
@@ -117,17 +110,7 @@ def test_constraints_may_be_written_as_json_with_templates(run_in: Any, jobs: Jo
 
 
 def test_an_airflow_that_does_not_answer_is_waited_for(run_in: Any, jobs: Jobs, run_operator: Runner) -> None:
-    from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
-    from airflow.sdk.execution_time import comms
-
-    send = run_operator.supervisor.send
-
-    def refuse(msg: Any = None, **more: Any) -> Any:
-        if isinstance(msg, comms.GetDRCount):
-            raise AirflowRuntimeError(comms.ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"message": "no route"}))
-        return send(msg, **more)
-
-    run_operator.supervisor.send = refuse  # type: ignore[method-assign]  # the other end of the socket, for this test
+    run_operator.supervisor.answers["GetDRCount"] = no_answer
     assert run_in("a", gate(MaxConcurrent(1))).state == "deferred"
 
 

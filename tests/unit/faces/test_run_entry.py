@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,13 @@ import pyarrow as pa
 import pytest
 from handed_tables import NUMBERS, handed, left_behind, rows
 
-from airflow_snowpack import hooks, operators
+from airflow_snowpack import operators
 from airflow_snowpack.interim import InterimRegistry, TableRef, read_ref
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.refs import named_table
-from airflow_snowpack.settings import Settings
 from tests.unit.faces.conftest import Outcome, Runner
+
+Run = Callable[..., Outcome]
 
 COPY = """
 import os, sys, pyarrow.parquet as pq
@@ -31,13 +32,7 @@ pq.write_table(rows.slice(1), target)
 
 
 @pytest.fixture
-def registry(installation: object) -> Iterator[InterimRegistry]:
-    with hooks.SnowpackHook() as hook:
-        yield hook.interim()
-
-
-@pytest.fixture
-def run_entry(run_operator: Runner) -> Callable[..., Outcome]:
+def run_entry(run_operator: Runner) -> Run:
     """Run a :class:`RunEntryOperator` of the runner ``subprocess``, with a task after it."""
     from airflow.sdk import DAG, task
 
@@ -55,7 +50,7 @@ def run_entry(run_operator: Runner) -> Callable[..., Outcome]:
 
 
 @pytest.fixture
-def run_task(run_operator: Runner) -> Callable[..., Outcome]:
+def run_task(run_operator: Runner) -> Run:
     """Run a function as ``@task.snowpack(runner="subprocess", **arguments)`` with these arguments of its own."""
     from airflow.sdk import DAG, task
 
@@ -68,7 +63,7 @@ def run_task(run_operator: Runner) -> Callable[..., Outcome]:
 
 
 def test_a_command_that_succeeds_returns_nothing_and_one_that_fails_is_retried_if_that_may_help(
-    run_entry: Callable[..., Outcome],
+    run_entry: Run,
 ) -> None:
     outcome = run_entry(command=["true"])
 
@@ -92,7 +87,7 @@ def test_a_command_that_succeeds_returns_nothing_and_one_that_fails_is_retried_i
     assert "inputs = 'numbers' is not usable: its value is of type int, and an input is one table" in str(outcome.error)
 
 
-def test_a_function_runs_with_the_interpreter_that_the_task_names(run_task: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_a_function_runs_with_the_interpreter_that_the_task_names(run_task: Run, tmp_path: Path) -> None:
     interpreter = tmp_path / "python"
     interpreter.write_text(f'#!/bin/sh\nINTERPRETER=its-own exec {sys.executable} "$@"\n')
     interpreter.chmod(0o755)
@@ -108,7 +103,7 @@ def test_a_function_runs_with_the_interpreter_that_the_task_names(run_task: Call
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800", "n" * 5000])
-def test_a_table_under_a_key_that_the_store_cannot_keep_is_refused(run_task: Callable[..., Outcome], name: str) -> None:
+def test_a_table_under_a_key_that_the_store_cannot_keep_is_refused(run_task: Run, name: str) -> None:
     def score(name: str) -> dict[str, Any]:
         import pyarrow
 
@@ -120,25 +115,7 @@ def test_a_table_under_a_key_that_the_store_cannot_keep_is_refused(run_task: Cal
     assert "cannot become an interim table: the name of a table in a result has at most 250 characters" in str(outcome.error)
 
 
-def test_arguments_arrive_unchanged_and_no_shell_reads_them(run_entry: Callable[..., Outcome], tmp_path: Path) -> None:
-    received = tmp_path / "received.json"
-    arguments = ["a b", "'\"", "line\nbreak", "$HOME `id` ; rm *", "{braces} {{}}", "é 雪", "", "{inputs}/x"]
-    program = "import json, sys; json.dump(sys.argv[2:], open(sys.argv[1], 'w'))"
-
-    # Jinja would read {{}} in a template.
-    given = [argument.replace("{{}}", "{{ '{{}}' }}") for argument in arguments]
-    outcome = run_entry(command=[sys.executable, "-c", program, str(received), *given])
-
-    assert outcome.state == "success", outcome.error
-    *same, inputs = json.loads(received.read_text())
-    assert same == arguments[:-1]
-    assert inputs.endswith("/inputs/x")
-    assert inputs.startswith(str(Settings.load().runner_folder))
-
-
-def test_a_command_reads_and_writes_tables(
-    run_entry: Callable[..., Outcome], numbers: dict[str, Any], registry: InterimRegistry
-) -> None:
+def test_a_command_reads_and_writes_tables(run_entry: Run, numbers: dict[str, Any], registry: InterimRegistry) -> None:
     outcome = run_entry(
         command=[sys.executable, "-c", COPY, "{inputs}/numbers", "{outputs}/scored.parquet"],
         inputs={"numbers": numbers},
@@ -153,7 +130,7 @@ def test_a_command_reads_and_writes_tables(
     assert left_behind() == []
 
 
-def test_several_outputs_of_a_command_are_a_dictionary(run_entry: Callable[..., Outcome], numbers: dict[str, Any]) -> None:
+def test_several_outputs_of_a_command_are_a_dictionary(run_entry: Run, numbers: dict[str, Any]) -> None:
     program = f"{COPY}\nos.mkdir(target[:-8])\npq.write_table(rows, target[:-8] + '/part.parquet')\nopen(target + '.log', 'w')"
     arguments = [sys.executable, "-c", program, "{inputs}/numbers", "{outputs}/few.parquet"]
     renamed = [argument.replace("target[:-8]", "target.replace('few.parquet', 'all')") for argument in arguments]
@@ -165,7 +142,7 @@ def test_several_outputs_of_a_command_are_a_dictionary(run_entry: Callable[..., 
 
 
 def test_what_an_output_lacks_or_a_failed_command_has_written_is_not_committed(
-    run_entry: Callable[..., Outcome], numbers: dict[str, Any], registry: InterimRegistry
+    run_entry: Run, numbers: dict[str, Any], registry: InterimRegistry
 ) -> None:
     arguments = [sys.executable, "-c", COPY, "{inputs}/numbers", "{outputs}/other.parquet"]
     outcome = run_entry(command=arguments, inputs={"numbers": numbers}, outputs=["scored"])
@@ -183,7 +160,7 @@ def test_what_an_output_lacks_or_a_failed_command_has_written_is_not_committed(
     assert left_behind() == []
 
 
-def test_a_named_table_and_a_view_are_inputs(run_entry: Callable[..., Outcome], run_operator: Runner) -> None:
+def test_a_named_table_and_a_view_are_inputs(run_entry: Run, run_operator: Runner) -> None:
     view = read_ref(handed(run_operator, NUMBERS, "features", name="features")).order_by("number desc").limit(2).to_json()
     named, top = (
         run_entry(
@@ -197,7 +174,7 @@ def test_a_named_table_and_a_view_are_inputs(run_entry: Callable[..., Outcome], 
     assert [len(rows(named.xcom)), rows(top.xcom)] == [2, [{"number": 2}]], (named.error, top.error)
 
 
-def test_a_function_of_a_module_receives_and_returns_tables(run_entry: Callable[..., Outcome], numbers: dict[str, Any]) -> None:
+def test_a_function_of_a_module_receives_and_returns_tables(run_entry: Run, numbers: dict[str, Any]) -> None:
     outcome = run_entry(function="tests.support.entry_functions:scored", op_kwargs={"numbers": numbers, "factor": "{{ 5 + 5 }}"})
 
     assert outcome.state == "success", outcome.error
@@ -205,15 +182,7 @@ def test_a_function_of_a_module_receives_and_returns_tables(run_entry: Callable[
     assert left_behind() == []
 
 
-@pytest.mark.parametrize("function", ["no_such_module_here:f", "json:no_such_function"])
-def test_an_unknown_module_or_function_fails_for_good(run_entry: Callable[..., Outcome], function: str) -> None:
-    outcome = run_entry(function=function)
-
-    assert outcome.state == "failed"
-    assert f"The function {function!r} was not found" in str(outcome.error)
-
-
-def test_a_decorated_function_runs_in_a_process_of_its_own(run_task: Callable[..., Outcome], numbers: dict[str, Any]) -> None:
+def test_a_decorated_function_runs_in_a_process_of_its_own(run_task: Run, numbers: dict[str, Any]) -> None:
     def scored(numbers: pd.DataFrame, few: pl.DataFrame, ref: TableRef, rest: list[pa.Table], params: Any = None) -> Any:
         import os
 
@@ -232,14 +201,14 @@ def test_a_decorated_function_runs_in_a_process_of_its_own(run_task: Callable[..
     assert outcome.xcom["of"] == {"day": "monday"}
 
 
-def test_a_decorated_function_receives_what_of_the_context_its_parameters_name(run_task: Callable[..., Outcome]) -> None:
+def test_a_decorated_function_receives_what_of_the_context_its_parameters_name(run_task: Run) -> None:
     def received(run_id: Any, try_number: Any, params: Any, data_interval_end: Any = None) -> Any:
         return [run_id, try_number, params]
 
     assert run_task(received).xcom == ["run1", 1, {"day": "monday"}]
 
 
-def test_a_decorated_function_with_a_command_does_not_run(run_task: Callable[..., Outcome], numbers: dict[str, Any]) -> None:
+def test_a_decorated_function_with_a_command_does_not_run(run_task: Run, numbers: dict[str, Any]) -> None:
     def scored(numbers: Any) -> None:
         raise AssertionError
 
@@ -250,28 +219,26 @@ def test_a_decorated_function_with_a_command_does_not_run(run_task: Callable[...
     assert len(rows(outcome.xcom)) == 2
 
 
-def test_what_a_function_raises_is_retried_and_named(run_task: Callable[..., Outcome], registry: InterimRegistry) -> None:
+def test_what_a_function_raises_is_retried_and_a_result_or_a_function_that_cannot_be_used_fails_for_good(
+    run_task: Run, run_entry: Run
+) -> None:
     def failing() -> None:
         raise LookupError("no such flight")
 
-    outcome = run_task(failing)
-
-    assert outcome.state == "up_for_retry"
-    assert "raised LookupError: no such flight" in str(outcome.error)
-    assert left_behind() == []
-
-
-def test_a_result_that_cannot_be_passed_on_fails_for_good(run_task: Callable[..., Outcome]) -> None:
     def made() -> object:
         return object()
 
-    outcome = run_task(made)
+    for outcome, state, problem in [
+        (run_task(failing), "up_for_retry", "raised LookupError: no such flight"),
+        (run_task(made), "failed", "object"),
+        (run_entry(function="json:no_such_function"), "failed", "The function 'json:no_such_function' was not found"),
+    ]:
+        assert outcome.state == state
+        assert problem in str(outcome.error)
+    assert left_behind() == []
 
-    assert outcome.state == "failed"
-    assert "object" in str(outcome.error)
 
-
-def test_a_reference_that_the_entry_did_not_receive_is_refused(run_task: Callable[..., Outcome], numbers: dict[str, Any]) -> None:
+def test_a_reference_that_the_entry_did_not_receive_is_refused(run_task: Run, numbers: dict[str, Any]) -> None:
     def forged(text: str) -> Any:
         import json
 
@@ -293,7 +260,7 @@ def test_a_reference_that_the_entry_did_not_receive_is_refused(run_task: Callabl
     ],
 )
 def test_an_entry_cannot_have_a_later_task_read_other_tables_for_it(
-    run_task: Callable[..., Outcome], numbers: dict[str, Any], change: str, problem: str
+    run_task: Run, numbers: dict[str, Any], change: str, problem: str
 ) -> None:
     def changed(numbers: TableRef, change: str) -> Any:
         from airflow_snowpack.interim.refs import TableRef, ViewRef, named_table, read_ref
@@ -307,7 +274,7 @@ def test_an_entry_cannot_have_a_later_task_read_other_tables_for_it(
     assert problem in str(outcome.error)
 
 
-def test_a_view_that_an_entry_received_is_passed_on(run_task: Callable[..., Outcome], numbers: dict[str, Any]) -> None:
+def test_a_view_that_an_entry_received_is_passed_on(run_task: Run, numbers: dict[str, Any]) -> None:
     def same(top: TableRef, others: Any) -> Any:
         return [top, others]
 
@@ -318,7 +285,7 @@ def test_a_view_that_an_entry_received_is_passed_on(run_task: Callable[..., Outc
     assert outcome.xcom == [top, [top, numbers]]
 
 
-def test_a_name_is_for_one_new_table(run_task: Callable[..., Outcome], registry: InterimRegistry) -> None:
+def test_a_name_is_for_one_new_table(run_task: Run, registry: InterimRegistry) -> None:
     def nothing() -> int:
         return 7
 

@@ -32,13 +32,9 @@ if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
     from pyiceberg.catalog import Catalog
 
+pytestmark = pytest.mark.usefixtures("settled")
 LONG = "9999-01-01T00:00:00+00:00"
 TABLES = ("a", "b", "c")
-
-
-@pytest.fixture(autouse=True)
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW__SNOWPACK__RESUME_DELAY", "PT0.001S")
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
@@ -15,22 +15,17 @@ import pyarrow as pa
 import pytest
 from handed_tables import NUMBERS, rows
 
-from airflow_snowpack import hooks
 from airflow_snowpack.interim import InterimRegistry, TableRef, ViewRef, read_ref
 from airflow_snowpack.interim.model import TableState
 from airflow_snowpack.interim.refs import named_table
 from airflow_snowpack.preservation import Preservation
 from tests.unit.faces.conftest import Outcome, Runner
 
-
-@pytest.fixture
-def registry(installation: object) -> Iterator[InterimRegistry]:
-    with hooks.SnowpackHook() as hook:
-        yield hook.interim()
+Run = Callable[..., Outcome]
 
 
 @pytest.fixture
-def run_task(run_operator: Runner) -> Callable[..., Outcome]:
+def run_task(run_operator: Runner) -> Run:
     """Run a function as ``@task.snowpack(**arguments)`` with these arguments of its own; ``after`` comes after it."""
 
     from airflow.sdk import DAG, task
@@ -49,7 +44,7 @@ def run_task(run_operator: Runner) -> Callable[..., Outcome]:
 
 
 @pytest.fixture
-def handed(run_task: Callable[..., Outcome]) -> dict[str, Any]:
+def handed(run_task: Run) -> dict[str, Any]:
     """The XCom of a task that returned :data:`NUMBERS`."""
 
     def made() -> pa.Table:
@@ -74,9 +69,7 @@ def test_returned_rows_become_a_table_that_is_pinned_for_its_consumers_and_the_x
     assert (table.state, table.pins, table.readers) == (TableState.READY, ("guard/run1/after",), 0)
 
 
-def test_a_reference_arrives_in_the_form_of_the_annotation_and_no_spark_is_started(
-    run_task: Callable[..., Outcome], handed: dict[str, Any]
-) -> None:
+def test_a_reference_arrives_in_the_form_of_the_annotation_and_no_spark_is_started(run_task: Run, handed: dict[str, Any]) -> None:
     def total(arrow: pa.Table, frame: pd.DataFrame, ref: TableRef, *, many: list[pa.Table]) -> dict[str, Any]:
         types = [type(each).__name__ for each in (arrow, frame, ref, *many)]
         return {"types": types, "sum": int(frame["number"].sum()), "table": ref.table}
@@ -88,7 +81,7 @@ def test_a_reference_arrives_in_the_form_of_the_annotation_and_no_spark_is_start
 
 
 def test_what_is_read_is_kept_while_the_task_runs_and_released_when_it_ends(
-    run_task: Callable[..., Outcome], handed: dict[str, Any], registry: InterimRegistry
+    run_task: Run, handed: dict[str, Any], registry: InterimRegistry
 ) -> None:
     def held(numbers: pa.Table) -> int:
         return registry.table(handed["table_id"]).readers
@@ -101,7 +94,7 @@ def test_what_is_read_is_kept_while_the_task_runs_and_released_when_it_ends(
     assert registry.table(handed["table_id"]).readers == 0
 
 
-def test_ordinary_values_go_through_untouched(run_task: Callable[..., Outcome], registry: InterimRegistry) -> None:
+def test_ordinary_values_go_through_untouched(run_task: Run, registry: InterimRegistry) -> None:
     def same(value: Any, numbers: range, ti: Any = None) -> dict[str, Any]:
         assert numbers == range(3)
         return {"value": value, "task": ti.task_id}
@@ -112,7 +105,7 @@ def test_ordinary_values_go_through_untouched(run_task: Callable[..., Outcome], 
 
 
 def test_several_outputs_become_tables_of_their_own_and_a_tuple_a_list_of_references(
-    run_task: Callable[..., Outcome], registry: InterimRegistry
+    run_task: Run, registry: InterimRegistry
 ) -> None:
     def both() -> dict[str, Any]:
         return {"good": NUMBERS, "count": 3, "bad": [NUMBERS.slice(0, 1).to_pandas(), "why"]}
@@ -133,9 +126,7 @@ def test_several_outputs_become_tables_of_their_own_and_a_tuple_a_list_of_refere
     assert [len(rows(each)) for each in outcome.xcom] == [1, 2]
 
 
-def test_a_mapping_that_is_not_a_dictionary_is_one_for_its_receiver(
-    run_task: Callable[..., Outcome], handed: dict[str, Any]
-) -> None:
+def test_a_mapping_that_is_not_a_dictionary_is_one_for_its_receiver(run_task: Run, handed: dict[str, Any]) -> None:
     def passing(both: Any) -> Any:
         assert isinstance(both["left"], TableRef)
         return MappingProxyType({"left": both["left"], "n": 1, "new": NUMBERS})
@@ -154,7 +145,7 @@ class Both:
 
 
 def test_hidden_rows_are_refused_before_anything_is_written(
-    run_task: Callable[..., Outcome], handed: dict[str, Any], registry: InterimRegistry
+    run_task: Run, handed: dict[str, Any], registry: InterimRegistry
 ) -> None:
     def hidden(made: TableRef) -> Any:
         return [NUMBERS, Both(NUMBERS, 3)]
@@ -170,7 +161,7 @@ def test_hidden_rows_are_refused_before_anything_is_written(
 
 
 def test_a_received_table_or_a_view_of_it_is_passed_on_without_a_copy_and_pinned_for_its_consumers(
-    run_task: Callable[..., Outcome], handed: dict[str, Any], registry: InterimRegistry
+    run_task: Run, handed: dict[str, Any], registry: InterimRegistry
 ) -> None:
     def smaller(numbers: TableRef) -> ViewRef:
         return numbers.order_by("number desc").limit(1)
@@ -189,7 +180,7 @@ def test_a_received_table_or_a_view_of_it_is_passed_on_without_a_copy_and_pinned
 
 
 def test_a_view_with_a_condition_that_is_read_without_spark_fails_for_good_with_the_ways_out(
-    run_task: Callable[..., Outcome], handed: dict[str, Any]
+    run_task: Run, handed: dict[str, Any]
 ) -> None:
     def filtered(numbers: TableRef) -> ViewRef:
         return numbers.where("number > 1")
@@ -204,9 +195,7 @@ def test_a_view_with_a_condition_that_is_read_without_spark_fails_for_good_with_
     assert ".toArrow()" in str(outcome.error)
 
 
-def test_pandas_that_was_received_is_written_again_since_it_may_have_been_changed(
-    run_task: Callable[..., Outcome], handed: dict[str, Any]
-) -> None:
+def test_pandas_that_was_received_is_written_again_since_it_may_have_been_changed(run_task: Run, handed: dict[str, Any]) -> None:
     def changed(numbers: pd.DataFrame) -> pd.DataFrame:
         numbers["number"] *= 10
         return numbers
@@ -216,7 +205,7 @@ def test_pandas_that_was_received_is_written_again_since_it_may_have_been_change
     assert [row["number"] for row in rows(handed)] == [1, 2, 3]
 
 
-def test_polars_and_duckdb_are_handed_tables_and_hand_tables_on(run_task: Callable[..., Outcome], handed: dict[str, Any]) -> None:
+def test_polars_and_duckdb_are_handed_tables_and_hand_tables_on(run_task: Run, handed: dict[str, Any]) -> None:
     def of_polars(numbers: pl.DataFrame) -> pl.DataFrame:
         return numbers.with_columns(number=pl.col("number") * 10)
 
@@ -235,7 +224,7 @@ def test_polars_and_duckdb_are_handed_tables_and_hand_tables_on(run_task: Callab
     assert [row["number"] for row in rows(small)] == [1, 2]
 
 
-def test_rows_that_iceberg_cannot_hold_fail_the_task_for_good(run_task: Callable[..., Outcome]) -> None:
+def test_rows_that_iceberg_cannot_hold_fail_the_task_for_good(run_task: Run) -> None:
     def durations() -> pa.Table:
         return pa.table({"took": pa.array([1], pa.duration("s"))})
 
@@ -245,7 +234,7 @@ def test_rows_that_iceberg_cannot_hold_fail_the_task_for_good(run_task: Callable
 
 
 def test_a_reader_that_is_returned_twice_has_its_rows_both_times_and_one_that_was_read_fails_the_task(
-    run_task: Callable[..., Outcome], handed: dict[str, Any]
+    run_task: Run, handed: dict[str, Any]
 ) -> None:
     def twice(numbers: pa.RecordBatchReader) -> list[pa.RecordBatchReader]:
         return [numbers, numbers]
@@ -260,7 +249,7 @@ def test_a_reader_that_is_returned_twice_has_its_rows_both_times_and_one_that_wa
     assert "it was already read to its end" in str(outcome.error)
 
 
-def test_a_named_table_is_found_by_its_name(run_task: Callable[..., Outcome], registry: InterimRegistry) -> None:
+def test_a_named_table_is_found_by_its_name(run_task: Run, registry: InterimRegistry) -> None:
     def features() -> pa.Table:
         return NUMBERS
 
@@ -278,7 +267,7 @@ def test_a_named_table_is_found_by_its_name(run_task: Callable[..., Outcome], re
     assert run_task(count, named_table("no_such")).state == "up_for_retry"
 
 
-def test_a_name_is_for_one_new_table(run_task: Callable[..., Outcome], handed: dict[str, Any]) -> None:
+def test_a_name_is_for_one_new_table(run_task: Run, handed: dict[str, Any]) -> None:
     def two() -> list[pa.Table]:
         return [NUMBERS, NUMBERS]
 
@@ -309,9 +298,7 @@ def test_a_name_on_a_mapped_task_differs_for_each_instance(run_operator: Runner,
     assert [(table.producer.map_index, table.rows, table.is_named) for table in registry.tables()] == [(1, 2, True)]
 
 
-def test_a_task_whose_table_was_dropped_fails_at_once_and_learns_what_to_clear_too(
-    run_task: Callable[..., Outcome], handed: dict[str, Any]
-) -> None:
+def test_a_task_whose_table_was_dropped_fails_at_once_and_learns_what_to_clear_too(run_task: Run, handed: dict[str, Any]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
     def count(numbers: pa.Table) -> int:
@@ -325,7 +312,7 @@ def test_a_task_whose_table_was_dropped_fails_at_once_and_learns_what_to_clear_t
 
 
 def test_a_later_try_takes_the_output_over_and_the_earlier_one_hands_nothing_on(
-    run_task: Callable[..., Outcome], run_operator: Runner, registry: InterimRegistry
+    run_task: Run, run_operator: Runner, registry: InterimRegistry
 ) -> None:
     from airflow.sdk import DAG, task
 
@@ -347,7 +334,7 @@ def test_a_later_try_takes_the_output_over_and_the_earlier_one_hands_nothing_on(
 
 
 def test_a_run_that_is_deleted_and_made_again_under_its_id_runs(
-    run_task: Callable[..., Outcome], run_operator: Runner, registry: InterimRegistry
+    run_task: Run, run_operator: Runner, registry: InterimRegistry
 ) -> None:
     from airflow.sdk import DAG, task
 
@@ -363,7 +350,7 @@ def test_a_run_that_is_deleted_and_made_again_under_its_id_runs(
 
 
 def test_a_task_that_airflow_ends_gives_up_what_it_wrote_and_ends_its_process(
-    run_task: Callable[..., Outcome], handed: dict[str, Any], run_operator: Runner, registry: InterimRegistry
+    run_task: Run, handed: dict[str, Any], run_operator: Runner, registry: InterimRegistry
 ) -> None:
     def made(numbers: pa.Table) -> None:
         run_operator.instance.task._handover.give(numbers, "early")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -25,14 +26,9 @@ if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
 
 
+pytestmark = pytest.mark.usefixtures("settled")
 LONG = "9999-01-01T00:00:00+00:00"
 LONG_AGO = "2026-01-01T00:00:00+00:00"
-
-
-@pytest.fixture(autouse=True)
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Airflow has processed the deferral long ago, so that no trigger waits for that."""
-    monkeypatch.setenv("AIRFLOW__SNOWPACK__RESUME_DELAY", "PT0.001S")
 
 
 @pytest.mark.parametrize(
@@ -41,6 +37,8 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
         ("MaintenanceJobTrigger", ("0123", "store", 2.5)),
         ("TableLockTrigger", ("demo.flights", "lake", "2026-01-01T00:00:00+00:00", "store", 2.5)),
         ("RunConstraintTrigger", ("dag", "run", "gate", LONG, LONG, "store", 2.5)),
+        ("BuildPublishedTrigger", ("features", LONG_AGO, 3, "store", 2.5)),
+        ("ImageBuildTrigger", ("9f86", "store", 2.5)),
     ],
 )
 def test_a_trigger_comes_back_as_it_was(kind: str, arguments: tuple[Any, ...]) -> None:
@@ -160,14 +158,8 @@ def test_the_gates_trigger_calls_a_run_when_the_place_that_it_waits_for_becomes_
     assert state is GateState.WAITING
     trigger = triggers.RunConstraintTrigger("dag", "second", "gate", LONG, recheck_seconds=3600.0)
 
-    async def end_the_first_meanwhile() -> dict[str, Any]:
-        waiting = asyncio.create_task(first_event(trigger))
-        await asyncio.sleep(0.3)
-        assert not waiting.done()
-        await asyncio.to_thread(Runs(jobs.store).ended, "dag", "first", "success", jobs.store.clock())
-        return await asyncio.wait_for(waiting, timeout=PATIENCE_S)
-
-    assert asyncio.run(end_the_first_meanwhile()) == {"why": "called"}
+    end_the_first = partial(Runs(jobs.store).ended, "dag", "first", "success", jobs.store.clock())
+    assert fired(trigger, end_the_first) == {"why": "called"}
 
 
 def test_the_gates_trigger_looks_at_nothing_before_the_moment_that_was_named(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,15 +180,9 @@ def test_the_gates_trigger_looks_at_nothing_before_the_moment_that_was_named(job
 
 def test_the_job_trigger_fires_when_the_job_ends(jobs: Jobs, flights: TableName) -> None:
     job = jobs.submit(flights, ["expire_snapshots"])
+    trigger = triggers.MaintenanceJobTrigger(job.job_id, poll_seconds=0.01)
 
-    async def end_it_meanwhile() -> dict[str, Any]:
-        waiting = asyncio.create_task(first_event(triggers.MaintenanceJobTrigger(job.job_id, poll_seconds=0.01)))
-        await asyncio.sleep(0.05)
-        assert not waiting.done()
-        await asyncio.to_thread(jobs.cancel, job.job_id)
-        return await asyncio.wait_for(waiting, timeout=PATIENCE_S)
-
-    assert asyncio.run(end_it_meanwhile()) == {"job_id": job.job_id, "status": JobStatus.CANCELLED.value}
+    assert fired(trigger, lambda: jobs.cancel(job.job_id)) == {"job_id": job.job_id, "status": JobStatus.CANCELLED.value}
 
 
 def test_the_job_trigger_reports_a_missing_job_or_connection_and_the_lock_trigger_fires_for_a_free_table(jobs: Jobs) -> None:

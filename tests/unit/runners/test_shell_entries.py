@@ -222,10 +222,11 @@ def copied(root: Path, *targets: str, outputs: tuple[str, ...], rows: pa.Table =
     return run_entry(root, entry, inputs={"flights": rows})
 
 
-def test_one_output_is_the_result_itself(tmp_path: Path) -> None:
-    ran = copied(tmp_path, "scored.parquet", outputs=("scored",))
+@pytest.mark.parametrize("rows", [FLIGHTS, FLIGHTS.slice(0, 0)], ids=["rows", "empty"])
+def test_one_output_is_the_result_itself(tmp_path: Path, rows: pa.Table) -> None:
+    ran = copied(tmp_path, "scored.parquet", outputs=("scored",), rows=rows)
     assert ran.value() == OutputTable("scored")
-    assert ran.output("scored").equals(FLIGHTS)
+    assert ran.output("scored").equals(rows)
 
 
 def test_several_outputs_are_a_dictionary_and_files_beside_them_are_ignored(tmp_path: Path) -> None:
@@ -238,25 +239,17 @@ def test_several_outputs_are_a_dictionary_and_files_beside_them_are_ignored(tmp_
     assert [ran.output(name).num_rows for name in result.outputs] == [6, 3]
 
 
-def test_an_output_that_is_missing_is_named_with_what_is_there(tmp_path: Path) -> None:
-    with pytest.raises(OutputMissing, match=r"'scored': neither .* It contains other\.parquet\."):
-        copied(tmp_path, "other.parquet", outputs=("scored",)).result()
-
-
-def test_an_empty_folder_is_a_missing_output(tmp_path: Path) -> None:
-    with pytest.raises(OutputMissing):
-        copied(tmp_path, "scored/_SUCCESS", outputs=("scored",)).result()
+@pytest.mark.parametrize(("written", "found"), [("other.parquet", r"It contains other\.parquet\."), ("scored/_SUCCESS", "")])
+def test_an_output_that_is_missing_or_an_empty_folder_is_named_with_what_is_there(
+    tmp_path: Path, written: str, found: str
+) -> None:
+    with pytest.raises(OutputMissing, match=rf"'scored': neither .* {found}"):
+        copied(tmp_path, written, outputs=("scored",)).result()
 
 
 def test_outputs_of_a_command_that_failed_are_not_looked_at(tmp_path: Path) -> None:
     with pytest.raises(EntryFailed):
         run_entry(tmp_path, ShellEntry(("false",), outputs=("scored",))).result()
-
-
-def test_an_empty_table_is_an_output(tmp_path: Path) -> None:
-    ran = copied(tmp_path, "scored.parquet", outputs=("scored",), rows=FLIGHTS.slice(0, 0))
-    assert ran.value() == OutputTable("scored")
-    assert ran.output("scored").equals(FLIGHTS.slice(0, 0))
 
 
 def made(root: Path, make: Any) -> Ran:
@@ -266,61 +259,34 @@ def made(root: Path, make: Any) -> Ran:
     return ran
 
 
-def beside_a_folder(outputs: Path) -> None:
-    (outputs / "scored").mkdir()
-    parquet.write_table(FLIGHTS, outputs / "scored.parquet")
+def put(*paths: Path, rows: pa.Table = FLIGHTS) -> None:
+    """Write a table to each of these files."""
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        parquet.write_table(rows, path)
 
 
-def with_a_partition(outputs: Path) -> None:
-    (outputs / "scored" / "carrier=UA").mkdir(parents=True)
-    parquet.write_table(FLIGHTS, outputs / "scored" / "carrier=UA" / "1.parquet")
+def link_out(outputs: Path, path: str) -> None:
+    """Replace a file or folder below ``outputs`` by a link to one with a table beside the exchange folder."""
+    link, secret = outputs / path, outputs.parents[2] / "secret.parquet"
+    if not link.suffix:
+        secret = outputs.parents[2] / "secret"
+        put(secret / "scored.parquet")
+    else:
+        put(secret)
+    if link.is_dir():
+        link.rmdir()
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(secret)
 
 
-def with_another_format(outputs: Path) -> None:
-    (outputs / "scored").mkdir()
-    parquet.write_table(FLIGHTS, outputs / "scored" / "1.parquet")
-    (outputs / "scored" / "2.csv").write_text("a,b")
-
-
-def with_two_schemas(outputs: Path) -> None:
-    (outputs / "scored").mkdir()
-    parquet.write_table(FLIGHTS, outputs / "scored" / "1.parquet")
-    parquet.write_table(FLIGHTS.select(["delay"]), outputs / "scored" / "2.parquet")
-
-
-def linked_out(outputs: Path) -> None:
-    parquet.write_table(FLIGHTS, outputs.parents[2] / "secret.parquet")
-    (outputs / "scored.parquet").symlink_to(outputs.parents[2] / "secret.parquet")
-
-
-def folder_linked_out(outputs: Path) -> None:
-    (outputs.parents[2] / "secret").mkdir()
-    parquet.write_table(FLIGHTS, outputs.parents[2] / "secret" / "1.parquet")
-    (outputs / "scored").symlink_to("../../../secret")
-
-
-def part_linked_out(outputs: Path) -> None:
-    (outputs / "scored").mkdir()
-    parquet.write_table(FLIGHTS, outputs.parents[2] / "secret.parquet")
-    (outputs / "scored" / "1.parquet").symlink_to(outputs.parents[2] / "secret.parquet")
-
-
-def all_linked_out(outputs: Path) -> None:
-    (outputs.parents[2] / "secret").mkdir()
-    parquet.write_table(FLIGHTS, outputs.parents[2] / "secret" / "scored.parquet")
-    outputs.rmdir()
-    outputs.symlink_to(outputs.parents[2] / "secret")
-
-
-def linked_to_a_folder_of_the_worker(outputs: Path) -> None:
-    (outputs.parents[2] / "secret").mkdir()
-    (outputs.parents[2] / "secret" / "names-of-secrets").touch()
-    outputs.rmdir()
-    outputs.symlink_to(outputs.parents[2] / "secret")
+def in_folder(outputs: Path, name: str, rows: pa.Table = FLIGHTS) -> None:
+    """Write a folder of two files."""
+    put(outputs / "scored" / "1.parquet")
+    put(outputs / "scored" / name, rows=rows)
 
 
 REFUSED: list[tuple[Any, str]] = [
-    (linked_to_a_folder_of_the_worker, "outputs cannot be used: it is a link out of the exchange folder"),
     (lambda outputs: (outputs / "scored.parquet").write_text("not parquet"), "Parquet magic bytes not found"),
     (lambda outputs: (outputs / "scored.parquet").write_bytes(b""), "Parquet file size is 0 bytes"),
     (lambda outputs: (outputs / "scored.parquet").mkdir(), "it is not a regular file"),
@@ -329,14 +295,17 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda outputs: (outputs / "scored.parquet").symlink_to("scored.parquet"), "(?i)symlink loop|symbolic links"),
     (lambda outputs: (outputs / "scored.parquet").symlink_to("nothing"), "No such file"),
     (lambda outputs: (outputs / "scored.parquet").symlink_to("/dev/zero"), "a link out of the exchange folder"),
-    (linked_out, "a link out of the exchange folder"),
-    (folder_linked_out, "a link out of the exchange folder"),
-    (part_linked_out, "a link out of the exchange folder"),
-    (all_linked_out, "a link out of the exchange folder"),
-    (beside_a_folder, "there is also the folder outputs/scored"),
-    (with_a_partition, "it is not a regular file"),
-    (with_another_format, r"its name does not end in \.parquet"),
-    (with_two_schemas, r"its columns are not those of 1\.parquet"),
+    (lambda outputs: link_out(outputs, "scored.parquet"), "a link out of the exchange folder"),
+    (lambda outputs: link_out(outputs, "scored"), "a link out of the exchange folder"),
+    (lambda outputs: link_out(outputs, "scored/1.parquet"), "a link out of the exchange folder"),
+    (lambda outputs: link_out(outputs, ""), "outputs cannot be used: it is a link out of the exchange folder"),
+    (
+        lambda outputs: put(outputs / "scored" / "1.parquet", outputs / "scored.parquet"),
+        "there is also the folder outputs/scored",
+    ),
+    (lambda outputs: put(outputs / "scored" / "carrier=UA" / "1.parquet"), "it is not a regular file"),
+    (lambda outputs: in_folder(outputs, "2.csv"), r"its name does not end in \.parquet"),
+    (lambda outputs: in_folder(outputs, "2.parquet", FLIGHTS.select(["delay"])), r"its columns are not those of 1\.parquet"),
 ]
 
 
