@@ -29,7 +29,7 @@ def connection(conn_type: str, **fields: Any) -> Connection:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"host": "db", "port": 5433, "schema": "jobs", "login": "u", "password": "p@ss/word", "extra": '{"sslmode": "require"}'},
+        {"host": "db", "port": 5433, "schema": "jobs", "login": "u", "password": "p@ss/word"},
         {"host": "db", "schema": "jobs", "login": "u", "extra": '{"sqlalchemy_query": {"application_name": "a"}, "cursor": "x"}'},
         {"schema": "jobs", "extra": '{"sqlalchemy_query": {"host": ["a:5432", "b:5432"]}}'},
         {"host": "db"},
@@ -52,9 +52,15 @@ def test_a_query_of_another_shape_is_refused_without_its_text(query: str) -> Non
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_number_in_the_query_is_its_text() -> None:
-    given = connection("postgres", host="db", extra='{"sqlalchemy_query": {"connect_timeout": 5}}')
-    assert store_url(given).query == {"connect_timeout": "5"}
+@pytest.mark.parametrize(
+    ("extra", "query"),
+    [
+        ('{"sslmode": "require"}', {"sslmode": "require"}),
+        ('{"sqlalchemy_query": {"connect_timeout": 5}}', {"connect_timeout": "5"}),
+    ],
+)
+def test_options_of_the_driver_are_texts_in_the_query(extra: str, query: dict[str, str]) -> None:
+    assert store_url(connection("postgres", host="db", extra=extra)).query == query
 
 
 def test_every_extra_that_the_postgres_provider_reads_itself_is_kept_from_the_driver() -> None:
