@@ -13,34 +13,47 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, TimeoutError as TooSlow
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.api.roles import DagState
+from airflow_snowpack.api.roles import DagState, DagStates, no_dag_states
 from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.build_storage import BuildStorageHook
+from airflow_snowpack.hooks.dag_runs import AirflowDagRuns, RestDagRuns
 from airflow_snowpack.hooks.errors import OtherCatalog
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook, reach_catalog, read_catalog_id
 from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
+from airflow_snowpack.iceberg.broker import Broker
+from airflow_snowpack.interim.collection.collector import Collector
+from airflow_snowpack.interim.collection.model import RunStates
+from airflow_snowpack.inventory import Inventory
+from airflow_snowpack.scheduling import (
+    InvalidSchedule,
+    KeptByRun,
+    Poller,
+    ScheduleExists,
+    ScheduleNotFound,
+    ScheduleOrigin,
+    Schedules,
+    SyncReport,
+    collect,
+    sync,
+)
 from airflow_snowpack.settings import InvalidSetting, Settings
+from airflow_snowpack.store import Deadlines, Store
+from airflow_snowpack.store.deadlines import REQUEST_TIMEOUT
+from airflow_snowpack.store.signs_of_life import BEAT, Role, SignOfLife
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
     from pyiceberg.catalog import Catalog
 
-    from airflow_snowpack.api.roles import DagStates
     from airflow_snowpack.api.services import Services
-    from airflow_snowpack.hooks.dag_runs import AirflowDagRuns
-    from airflow_snowpack.iceberg.broker import Broker
-    from airflow_snowpack.interim.collection.collector import Collector
-    from airflow_snowpack.interim.collection.model import RunStates
-    from airflow_snowpack.scheduling import Poller, Schedules, SyncReport
-    from airflow_snowpack.store import Store
-    from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +75,6 @@ def sign_of_process(
     :param period: the time between two signs; ``None`` for a process that runs all the time.
     :param instance: the name; ``None`` for host and process id.
     """
-    from airflow_snowpack.store.signs_of_life import BEAT, SignOfLife
-
     detail = {} if catalog is None else catalog_facts(catalog)
     sign = SignOfLife(store, role, instance, period=period or BEAT, detail=detail)
     sign.beat()
@@ -91,8 +102,6 @@ def open_collector(
     :param holder: the collector's name, for people; ``None`` for this process.
     :param sign: its sign of life.
     """
-    from airflow_snowpack.interim.collection.collector import Collector
-
     return Collector(hook.interim(), run_states, catalog_opener(catalog_hook), holder=holder, sign=sign)
 
 
@@ -110,8 +119,6 @@ def catalog_opener(catalog_hook: IcebergCatalogHook) -> Callable[[str], Catalog]
 
 def request_timeout() -> timedelta:
     """Return how long a request may take; the default if the setting is invalid, which :func:`open_services` reports."""
-    from airflow_snowpack.store.deadlines import REQUEST_TIMEOUT
-
     try:
         return Settings.load().request_timeout
     except InvalidSetting:
@@ -127,11 +134,7 @@ def open_services(
     :param dag_states: returns the states of Airflow's DAGs; ``None`` if they are unknown.
     :raises SnowpackError: a setting or the store's connection cannot be used, or the store does not answer.
     """
-    from airflow_snowpack.api.roles import no_dag_states
-    from airflow_snowpack.api.services import LOCK_WAIT, Services
-    from airflow_snowpack.inventory import Inventory
-    from airflow_snowpack.store import Deadlines
-    from airflow_snowpack.store.signs_of_life import Role
+    from airflow_snowpack.api.services import LOCK_WAIT, Services  # loads FastAPI
 
     settings = Settings.load()
     patience = Deadlines.within(settings.request_timeout)
@@ -202,8 +205,6 @@ class DagStatesInTime:
 
 
 def open_poller(store: Store, settings: Settings, broker: Broker) -> Poller:
-    from airflow_snowpack.scheduling import Poller
-
     return Poller(store, catalog_name=settings.catalog_name, broker=broker, every=settings.table_poll, patience=POLLER_PATIENCE)
 
 
@@ -213,10 +214,6 @@ def runs_for_a_task(settings: Settings, airflow_conn_id: str | None = None, pati
     :param airflow_conn_id: of the REST API; ``None`` for the installation's.
     :param patience: see :class:`.AirflowDagRuns`.
     """
-    from airflow_snowpack.hooks.api_client import AirflowRest
-    from airflow_snowpack.hooks.dag_runs import RestDagRuns
-    from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
-
     conn_id = airflow_conn_id or settings.airflow_conn_id
     rest = None if conn_id is None else RestDagRuns(AirflowRest.from_connection(conn_id), patience)
     return TaskDagRuns(rest, patience)
@@ -229,16 +226,6 @@ def deploy(store: Store, settings: Settings, root: Path, *, by: str | None = Non
     :returns: the changes; ``None`` if the files are invalid, which is logged, or another process deploys them. If there are
         schedules from files but no files at all, the folder is considered missing and nothing changes.
     """
-    from airflow_snowpack.scheduling import (
-        InvalidSchedule,
-        KeptByRun,
-        ScheduleExists,
-        ScheduleNotFound,
-        Schedules,
-        collect,
-        sync,
-    )
-
     try:
         declared = collect(root, settings.schedule_files)
         schedules = Schedules(store, catalog=settings.catalog_name, probes=settings.load_probes)
@@ -263,6 +250,4 @@ def deploy(store: Store, settings: Settings, root: Path, *, by: str | None = Non
 
 
 def _of_files(schedules: Schedules) -> list[str]:
-    from airflow_snowpack.scheduling import ScheduleOrigin
-
     return [one.name for one in schedules.list(limit=1_000_000) if one.origin in (ScheduleOrigin.FILE, ScheduleOrigin.EDITED)]

@@ -9,32 +9,35 @@ first use and closed with the hook.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import cached_property
+from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from airflow.sdk import BaseHook
 
+from airflow_snowpack.connections.image_registry import PURPOSE as REGISTRY, image_registry
+from airflow_snowpack.connections.spark import SparkOrphans
 from airflow_snowpack.connections.store import PURPOSE, store_url
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.connections import public_message, read_connection, refuse_on_remote_executor
+from airflow_snowpack.hooks.dag_files import dags_folder
+from airflow_snowpack.installation import Installation
+from airflow_snowpack.maintenance.policies import Policies, PoliciesFile
 from airflow_snowpack.redaction import remember_secrets
+from airflow_snowpack.runners.images.target import ImageTarget
 from airflow_snowpack.settings import Settings
+from airflow_snowpack.store import Deadlines, Store, open_store
+from airflow_snowpack.store.opening import open_engine
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-    from pathlib import Path
-    from types import TracebackType
-
     from airflow.sdk import Connection
     from sqlalchemy.engine import URL
 
     from airflow_snowpack.builds.registry.runs import BuildRegistry
-    from airflow_snowpack.installation import Installation
     from airflow_snowpack.interim.registry import InterimRegistry
     from airflow_snowpack.jobs import Jobs, TableLocks
-    from airflow_snowpack.maintenance.policies import Policies, PoliciesFile
-    from airflow_snowpack.runners.images.target import ImageTarget
-    from airflow_snowpack.store import Deadlines, Store
 
 
 class SnowpackHook(BaseHook):
@@ -103,10 +106,6 @@ class SnowpackHook(BaseHook):
     @property
     def installation(self) -> Installation:
         """The services of this installation, on the open store; raises :class:`StoreError` as :meth:`store` does."""
-        from airflow_snowpack.connections.spark import SparkOrphans
-        from airflow_snowpack.installation import Installation
-        from airflow_snowpack.store import open_store
-
         if self._installation is None:
             self._installation = Installation(
                 open_store(self.url(), deadlines=self._deadlines, of_a_task=self._deadlines is None),
@@ -130,31 +129,19 @@ class SnowpackHook(BaseHook):
         :raises InvalidPolicies: the file has problems.
         """
         if file is not None:
-            from airflow_snowpack.hooks.dag_files import dags_folder
-            from airflow_snowpack.maintenance.policies import Policies
-
             return Policies.load((root or dags_folder()) / file)
         return self._policies_file(root).policies()
 
     def _policies_file(self, root: Path | None = None) -> PoliciesFile:
-        from airflow_snowpack.hooks.dag_files import dags_folder
-        from airflow_snowpack.maintenance.policies import PoliciesFile
-
         return PoliciesFile.of_setting(self.settings.policies, root or dags_folder())
 
     def _image_target(self) -> ImageTarget:
-        from airflow_snowpack.connections.image_registry import PURPOSE, image_registry
-        from airflow_snowpack.runners.images.target import ImageTarget
-
         conn_id = self.settings.image_registry_conn_id
-        registry = None if conn_id is None else image_registry(read_connection(conn_id, PURPOSE))
+        registry = None if conn_id is None else image_registry(read_connection(conn_id, REGISTRY))
         return ImageTarget(self.settings.image_builder, registry)
 
     def unchecked_store(self) -> Store:
         """Open another store without checking its tables, to inspect or upgrade them."""
-        from airflow_snowpack.store import Store
-        from airflow_snowpack.store.opening import open_engine
-
         return Store(open_engine(self.url()))
 
     def jobs(self) -> Jobs:
@@ -171,8 +158,6 @@ class SnowpackHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         """Check that the store answers and its tables are up to date; return the result and a message without secrets."""
-        from airflow_snowpack.store import Deadlines, open_store
-
         try:
             url = self.url()
         except SnowpackError as problem:

@@ -153,7 +153,7 @@ def test_an_asset_event_whose_writing_was_answered_by_nobody_counts_once(
         return written
 
     monkeypatch.setattr(EventLog, "publish", publish)
-    listener._box = outbox(lambda: jobs.store, pause=AT_ONCE)
+    listener._outbox = outbox(lambda: jobs.store, wait=AT_ONCE, pause=AT_ONCE)
     source = {"source_dag_id": None, "source_run_id": None, "source_task_id": None, "partition_key": None}
     asset_event = SimpleNamespace(asset=SimpleNamespace(uri="s3://bucket/day"), extra={}, **source)
     for _ in range(2):
