@@ -12,6 +12,7 @@ are masked in logs before they are used, and an address never contains one.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -19,16 +20,15 @@ from urllib.parse import urlsplit
 from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 
+from airflow_snowpack.builds.filesystems import refuse_secrets
+from airflow_snowpack.builds.layout import check_dataset
+from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.connections.errors import IncompleteConnection, UnsuitableConnection, UnusableExtra
 from airflow_snowpack.hooks.connections import read_connection, refuse_on_remote_executor
 from airflow_snowpack.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from airflow.sdk import Connection
-
-    from airflow_snowpack.builds.storage import Storage
 
 SECRET_NAMES = ("key", "secret", "token", "password", "credential", "connection_string")
 PURPOSE = "the object storage of builds"
@@ -69,8 +69,6 @@ class BuildStorageHook(BaseHook):
         :raises InvalidBuild: the name is not valid.
         :raises EmbeddedNotShared: the setting is empty, and tasks may run on other hosts.
         """
-        from airflow_snowpack.builds.layout import check_dataset
-
         if has_default_builds(self.settings):
             refuse_on_remote_executor("builds_url", "builds", self.settings.builds_url, SHARED_STORAGE)
         return f"{self.settings.builds_url.rstrip('/')}/{check_dataset(dataset)}"
@@ -81,8 +79,6 @@ class BuildStorageHook(BaseHook):
         :raises ConnectionNotFound, UnsuitableConnection, UnusableExtra, IncompleteConnection: from the Airflow connection.
         :raises InvalidBuild: the URL contains a password, a key or a query.
         """
-        from airflow_snowpack.builds.filesystems import refuse_secrets
-
         refuse_secrets(url)
         conn_id = self._given_conn_id or self.settings.builds_conn_id
         if urlsplit(url).scheme in LOCAL or conn_id is None:
@@ -93,8 +89,6 @@ class BuildStorageHook(BaseHook):
 
     def storage(self, url: str) -> Storage:
         """Open the storage at a URL; raise :class:`InvalidBuild` if the URL is not supported."""
-        from airflow_snowpack.builds.storage import Storage
-
         return Storage(url, self.options(url))
 
     def get_conn(self) -> Storage:

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from airflow_snowpack.hooks.api_client import AirflowRest, pages
 from airflow_snowpack.hooks.errors import AirflowRefuses, AirflowUnreachable
+from airflow_snowpack.hooks.load_probes import measure
 from airflow_snowpack.scheduling.airflow_port import (
     DagRuns,
     EndedRun,
@@ -149,8 +150,6 @@ class AirflowDagRuns(ABC):
         """Return the free slots of these pools; ``None`` for a pool that does not exist."""
 
     def loads(self, probes: Iterable[str]) -> Mapping[str, float | Unavailable]:
-        from airflow_snowpack.hooks.load_probes import measure
-
         return measure(probes, patience=self._patience)
 
     @abstractmethod

@@ -10,22 +10,20 @@ without a known location has only the catalog's name.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack.lineage.operation import DatasetAt, Operation, TableAt
+from airflow_snowpack.lineage.operations import OperationLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    from airflow_snowpack.lineage.operation import DatasetAt, Operation, TableAt
-
-    Touched = TableAt | DatasetAt
-
+Touched = TableAt | DatasetAt
 log = logging.getLogger(__name__)
 
 # Spark and PyIceberg spell the same scheme differently.
@@ -108,8 +106,6 @@ class DatasetNames:
         return f"iceberg://{catalog}", name
 
     def _location(self, table: Touched) -> str | None:
-        from airflow_snowpack.lineage.operation import TableAt
-
         if not isinstance(table, TableAt):
             return table.name
         return table.location or self._ask_catalog(table.table)
@@ -128,8 +124,6 @@ class DatasetNames:
     def _facets(self, table: Touched) -> dict[str, Any]:
         from airflow.providers.common.compat.openlineage.facet import Identifier, SymlinksDatasetFacet
         from openlineage.client.facet_v2 import dataset_version_dataset
-
-        from airflow_snowpack.lineage.operation import TableAt
 
         version = table.snapshot_id if isinstance(table, TableAt) else table.run_id
         facets: dict[str, Any] = {}
@@ -161,8 +155,6 @@ def named_by_location(location: str) -> tuple[str, str]:
 
 
 def _of_this_try(hook: SnowpackHook, task_instance: Any) -> list[Operation]:
-    from airflow_snowpack.lineage.operations import OperationLog
-
     ti = task_instance
     map_index = -1 if ti.map_index is None else ti.map_index
     found = OperationLog(hook.store()).of_task(ti.dag_id, ti.run_id, ti.task_id, map_index)

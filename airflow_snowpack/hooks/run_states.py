@@ -18,7 +18,7 @@ from urllib.parse import quote
 from airflow.sdk.execution_time.comms import GetDagRun, GetTaskStates
 
 from airflow_snowpack.airflow.task_ref import TaskRef
-from airflow_snowpack.hooks.api_client import AirflowRest, Answer
+from airflow_snowpack.hooks.api_client import AirflowRest, Answer, pages
 from airflow_snowpack.hooks.errors import AirflowUnreachable
 from airflow_snowpack.hooks.task_dag_runs import Refused, ask_supervisor
 from airflow_snowpack.interim.collection.model import DagRunState, RunPhase, RunQuery
@@ -129,18 +129,19 @@ class RestRunStates:
         raise NotReported(f"the instances of its task {task_id} changed while they were read")
 
     def _read(self, path: str, task_id: str) -> tuple[States, int]:
-        """Return all instances, and Airflow's count of them. Pages may be shorter than requested: Airflow has a limit."""
-        states: States = {}
-        seen = 0
-        while True:
+        """Return all instances, and Airflow's count of them."""
+        total = 0
+
+        def read(seen: int) -> Any:
+            nonlocal total
             params = {"task_id": task_id, "order_by": "map_index", "limit": PAGE, "offset": seen}
             body = _body(self._rest.ask("GET", f"{path}/taskInstances", params=params))
-            page = body["task_instances"]
-            # An older API server without this filter reports other tasks too.
-            states |= {int(one["map_index"]): _text(one["state"]) for one in page if one["task_id"] == task_id}
-            seen += len(page)
-            if not page or seen >= body["total_entries"]:
-                return states, int(body["total_entries"])
+            total = int(body["total_entries"])
+            return body
+
+        # An older API server without this filter reports other tasks too.
+        found = [one for page in pages("task_instances", read) for one in page if one["task_id"] == task_id]
+        return {int(one["map_index"]): _text(one["state"]) for one in found}, total
 
 
 def _batches(asked: Sequence[RunQuery], phases: Mapping[Key, RunPhase]) -> Iterator[tuple[str, str, list[str]]]:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import Context
 from airflow.sdk.bases.decorator import determine_kwargs
 
+from airflow_snowpack.builds.build_spec import BuildSource
+from airflow_snowpack.builds.errors import InvalidBuild
+from airflow_snowpack.builds.write.rows_source import RowsSource
+from airflow_snowpack.builds.write.spark_source import SparkSource
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.interim.errors import UnreadableTable
+from airflow_snowpack.interim.frames.data_files import is_changed_by_projection, rows_of
 from airflow_snowpack.operators.arguments import read_object
+from airflow_snowpack.operators.build_base import TakesBuildArguments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from airflow.sdk import Context
     from pyiceberg.table import DataScan
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.builds.build_spec import BuildSource
-    from airflow_snowpack.builds.write.rows_source import RowsSource
-    from airflow_snowpack.builds.write.spark_source import SparkSource
-    from airflow_snowpack.operators.build_base import TakesBuildArguments
 
 
 def source_of(operator: TakesBuildArguments, context: Context) -> BuildSource:
@@ -33,10 +37,6 @@ def spark_source(operator: TakesBuildArguments, context: Context) -> SparkSource
     :raises SparkUnavailable: this machine has no Spark.
     :raises SparkFailed: Spark refused the query.
     """
-    from airflow_snowpack.builds.write.spark_source import SparkSource
-    from airflow_snowpack.hooks.iceberg_spark import IcebergSparkHook
-    from airflow_snowpack.iceberg import TableName
-
     hook = IcebergSparkHook(operator.spark_conn_id, operator.catalog_conn_id)
     session, catalog = hook.session(), hook.settings.catalog_name
     if operator.table is not None:
@@ -52,9 +52,6 @@ def python_source(operator: TakesBuildArguments, context: Context) -> RowsSource
 
     :raises TableNotFound, CatalogUnreachable: from the catalog.
     """
-    from airflow_snowpack.builds.write.rows_source import RowsSource
-    from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-
     if operator.table is None:
         return RowsSource(_called(operator, context), sources=_made_by(operator))
     hook = IcebergCatalogHook(operator.catalog_conn_id)
@@ -71,10 +68,6 @@ def _rows_of(scan: DataScan, *, all_at_once: bool) -> Any:
 
     :raises InvalidBuild: PyIceberg would change values, and only PyIceberg can read the files.
     """
-    from airflow_snowpack.builds.errors import InvalidBuild
-    from airflow_snowpack.interim.errors import UnreadableTable
-    from airflow_snowpack.interim.frames.data_files import is_changed_by_projection, rows_of
-
     if not is_changed_by_projection(scan.projection()):
         return scan.to_arrow() if all_at_once else scan.to_arrow_batch_reader()
     try:

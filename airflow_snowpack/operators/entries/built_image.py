@@ -7,15 +7,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
-from airflow_snowpack.operators.base import owner_of
+from airflow.sdk import Context
 
-if TYPE_CHECKING:
-    from airflow.sdk import Context
-
-    from airflow_snowpack.operators.base import UsesStore
-    from airflow_snowpack.runners.images import Building, ImageBuild, ImageBuilds
+from airflow_snowpack.operators.base import UsesStore, owner_of
+from airflow_snowpack.runners.images import Building, ImageBuild, ImageBuildNotFound, ImageBuilds, Ready
+from airflow_snowpack.runners.images.explanation import explain
+from airflow_snowpack.triggers import ImageBuildTrigger
 
 
 class BuiltImage:
@@ -34,8 +33,6 @@ class BuiltImage:
         :raises TaskDeferred: another task builds it.
         :raises ImageBuildFailed: every attempt failed.
         """
-        from airflow_snowpack.runners.images import Ready
-
         with self._task.installation() as hook:
             self._builds = builds = hook.installation.image_builds
             try:
@@ -53,10 +50,6 @@ class BuiltImage:
             builds.stop()
 
     def _wait_for(self, image: Building, builds: ImageBuilds) -> NoReturn:
-        from airflow_snowpack.runners.images import ImageBuildNotFound
-        from airflow_snowpack.runners.images.explanation import explain
-        from airflow_snowpack.triggers import ImageBuildTrigger
-
         try:
             self._task.log.info("%s", explain(builds.get(image.key), builds.policy, builds.store.clock()))
         except ImageBuildNotFound as error:  # the trigger resumes the task, which requests the image again

@@ -14,6 +14,7 @@ Secrets, and the cluster deletes it with the pod.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -351,8 +352,6 @@ def _lines(on_line: Callable[[OutputLine], None], mark: str | None) -> OutputLin
 
 def _explanation(error: ApiException) -> str:
     """Return the message in the API server's JSON."""
-    import json
-
     try:
         return str(json.loads(error.body)["message"])
     except (ValueError, TypeError, KeyError):
