@@ -26,7 +26,7 @@ assert _shared.loader is not None
 _faces = importlib.util.module_from_spec(_shared)
 sys.modules[_shared.name] = _faces  # where dataclasses look for the names of a module
 _shared.loader.exec_module(_faces)
-jobs, run_operator = _faces.jobs, _faces.run_operator
+jobs, registry, run_operator = _faces.jobs, _faces.registry, _faces.run_operator
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from image_registry import ImageRegistry, digest_of, running_registry
 from image_world import Repository
 from kubernetes_api import CLAIM, KubernetesApi
 from podman_engine import PodmanEngine
-from trigger_rounds import first_event, trigger_of
+from trigger_rounds import fired, trigger_of
 
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.runners.images import Building, ImageBuild, ImageBuilds, ImagePolicy, ImageRecord, ImageState
@@ -240,7 +240,7 @@ def test_a_task_that_waited_for_the_build_runs_its_pod_from_the_same_digest(
     lines_of_the_build = len(built)
     for _ in range(2):
         assert waiting[-1].state == "deferred", waiting[-1].error
-        event = asyncio.run(first_event(trigger_of(waiting[-1].message)))
+        event = fired(trigger_of(waiting[-1].message))
         resume = (waiting[-1].message.next_method, {**waiting[-1].message.next_kwargs, "event": event})
         waiting.append(run_operator(called.operator, resume=resume, instance_id=INSTANCE))
 

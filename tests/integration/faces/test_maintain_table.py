@@ -43,7 +43,9 @@ def active_spark_jobs(spark: SparkSession) -> list[int]:
     return list(spark.sparkContext.statusTracker().getActiveJobsIds())
 
 
-def test_a_maintained_table_has_fewer_files_as_its_task_reports(run_operator: Runner, jobs: Jobs, small_files: TableName) -> None:
+def test_a_maintained_table_has_fewer_files_as_its_task_and_its_event_report(
+    run_operator: Runner, jobs: Jobs, small_files: TableName
+) -> None:
     task = maintain(small_files)
     outcome = run_operator(task)
 
@@ -54,11 +56,6 @@ def test_a_maintained_table_has_fewer_files_as_its_task_reports(run_operator: Ru
     assert outcome.xcom["before"]["records"] == outcome.xcom["after"]["records"] == 60
     assert only_job(jobs).status is JobStatus.COMPLETED
     assert jobs.locks.get(small_files) is None
-
-
-def test_the_event_of_a_maintained_table_has_its_numbers(run_operator: Runner, small_files: TableName) -> None:
-    outcome = run_operator(maintain(small_files))
-
     (event,) = outcome.events
     assert event["dest_asset_key"]["uri"] == small_files.asset_uri
     assert event["extra"]["before"]["data_files"] == 6

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -12,7 +11,6 @@ import pytest
 from bounded import PATIENCE_S, Beside
 from scripted_engine import eventually
 
-from airflow_snowpack import hooks
 from airflow_snowpack.interim import InterimRegistry, TableRef, ViewRef, read_ref
 from airflow_snowpack.interim.frames.tables import read_as_arrow
 from airflow_snowpack.interim.model import TableState
@@ -22,15 +20,12 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyspark.sql import DataFrame, SparkSession
 
-
-@pytest.fixture
-def registry(installation: Path) -> Iterator[InterimRegistry]:
-    with hooks.SnowpackHook() as hook:
-        yield hook.interim()
+Run = Callable[..., Outcome]
+Rows = Callable[[dict[str, Any]], list[dict[str, Any]]]
 
 
 @pytest.fixture
-def run_task(run_operator: Runner) -> Callable[..., Outcome]:
+def run_task(run_operator: Runner) -> Run:
     """Run a function as ``@task.snowpack``."""
 
     from airflow.sdk import DAG, task
@@ -44,7 +39,7 @@ def run_task(run_operator: Runner) -> Callable[..., Outcome]:
 
 
 @pytest.fixture
-def rows(catalog: Catalog) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
+def rows(catalog: Catalog) -> Rows:
     """What a reference points to, without Spark."""
     return lambda xcom: read_as_arrow(read_ref(xcom), catalog).to_pylist()
 
@@ -54,7 +49,7 @@ def numbers(spark: SparkSession) -> DataFrame:
 
 
 def test_a_dataframe_goes_from_task_to_task_as_a_table_and_so_do_its_views(
-    run_task: Callable[..., Outcome], rows: Callable[[dict[str, Any]], list[dict[str, Any]]], registry: InterimRegistry
+    run_task: Run, rows: Rows, registry: InterimRegistry
 ) -> None:
     handed = run_task(numbers)
     assert handed.state == "success", handed.error
@@ -82,9 +77,7 @@ def test_a_dataframe_goes_from_task_to_task_as_a_table_and_so_do_its_views(
     assert [table.readers for table in registry.tables()] == [0] * len(registry.tables())
 
 
-def test_a_dataframe_that_comes_back_as_it_was_is_passed_on_and_not_copied(
-    run_task: Callable[..., Outcome], registry: InterimRegistry
-) -> None:
+def test_a_dataframe_that_comes_back_as_it_was_is_passed_on_and_not_copied(run_task: Run, registry: InterimRegistry) -> None:
     def same(made: DataFrame) -> DataFrame:
         return made
 
@@ -93,9 +86,7 @@ def test_a_dataframe_that_comes_back_as_it_was_is_passed_on_and_not_copied(
     assert len(registry.tables()) == 1
 
 
-def test_what_fails_in_spark_is_reported_and_nothing_is_published(
-    run_task: Callable[..., Outcome], registry: InterimRegistry
-) -> None:
+def test_what_fails_in_spark_is_reported_and_nothing_is_published(run_task: Run, registry: InterimRegistry) -> None:
     def broken(spark: SparkSession) -> DataFrame:
         return spark.range(3).selectExpr("if(id >= 0, raise_error('the weather is bad'), id) AS id")
 
@@ -114,10 +105,7 @@ def once_spark_works(spark: SparkSession, action: Callable[[], object]) -> Besid
 
 
 def test_a_task_that_airflow_ends_stops_spark_and_gives_up_what_it_was_writing(
-    run_task: Callable[..., Outcome],
-    run_operator: Runner,
-    registry: InterimRegistry,
-    spark: SparkSession,
+    run_task: Run, run_operator: Runner, registry: InterimRegistry, spark: SparkSession
 ) -> None:
     exits: list[int | str | None] = []
 
@@ -142,7 +130,7 @@ def test_a_task_that_airflow_ends_stops_spark_and_gives_up_what_it_was_writing(
 
 
 @pytest.mark.parametrize("form", [pa.Table, pd.DataFrame])
-def test_spark_reads_what_was_written_without_it(run_task: Callable[..., Outcome], form: type) -> None:
+def test_spark_reads_what_was_written_without_it(run_task: Run, form: type) -> None:
     def small() -> Any:
         made = pa.table({"id": [1, 2], "name": ["a", None]})
         return made if form is pa.Table else made.to_pandas()

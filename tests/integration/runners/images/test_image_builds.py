@@ -257,29 +257,20 @@ def test_a_late_result_is_refused(
     assert "writeback_stale_attempt" in caplog.text
 
 
-def test_an_image_whose_builders_all_died_has_failed(
-    images: ImageBuilds, builder: NotedBuilder, source: ImageBuild, clock: MovedClock
-) -> None:
-    key = images.ensure(source).key
-    for number in range(3):
-        assert images._attempts.claim(key, f"w{number}", is_task=False) is not None  # and is killed
-        assert images._attempts.claim(key, "other", is_task=False) is None
-        clock.move(timedelta(minutes=30))
-    with pytest.raises(ImageBuildFailed, match=r"in 3 attempts: The lease of the last attempt, by w2, expired at"):
-        images.ensure(source, build=True)
-    assert builder.jobs == []
-
-
-def test_a_task_whose_tries_are_all_killed_does_not_build_for_ever(
-    images: ImageBuilds, builder: NotedBuilder, source: ImageBuild
+@pytest.mark.parametrize(
+    ("is_task", "reason"),
+    [(False, "The lease of the last attempt, by it, expired"), (True, "The last attempt, by an earlier try of it, did not end")],
+)
+def test_an_image_whose_builders_or_tries_were_all_killed_has_failed(
+    images: ImageBuilds, builder: NotedBuilder, source: ImageBuild, clock: MovedClock, is_task: bool, reason: str
 ) -> None:
     key = images.ensure(source).key
     for _ in range(3):
-        assert images._attempts.claim(key, "dag/run/task", is_task=True) is not None  # and is killed
-    with pytest.raises(
-        ImageBuildFailed, match=r"in 3 attempts: The last attempt, by an earlier try of dag/run/task, did not end"
-    ):
-        images.ensure(source, build=True, holder="dag/run/task")
+        assert images._attempts.claim(key, "it", is_task=is_task) is not None  # and is killed
+        assert images._attempts.claim(key, "other", is_task=is_task) is None
+        clock.move(timedelta(0) if is_task else timedelta(minutes=30))  # a task's next try does not wait for the lease
+    with pytest.raises(ImageBuildFailed, match=f"in 3 attempts: {reason}"):
+        images.ensure(source, build=True, holder="it" if is_task else None)
     assert builder.jobs == []
 
 
