@@ -5,6 +5,6 @@ found = walk.assess(tables, progress=show, resume=ResumeFile.open(path, config.c
 found.in_need[0].table, found.in_need[0].score            # ('demo.flights', 31)
 """
 
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+from airflow_snowpack.maintenance.assessment.model import Assessment as Assessment, TableAssessment as TableAssessment
+from airflow_snowpack.maintenance.assessment.resume import ResumeFile as ResumeFile, UnusableResumeFile as UnusableResumeFile
+from airflow_snowpack.maintenance.assessment.walk import Walk as Walk

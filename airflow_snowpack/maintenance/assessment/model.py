@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from airflow_snowpack.iceberg.health import ScorePart, TableHealth
+    from airflow_snowpack.maintenance.planning import Decision
 
 
 class State(StrEnum):
@@ -25,15 +26,6 @@ class State(StrEnum):
     NEEDS_MAINTENANCE = "needs_maintenance"
     HEALTHY = "healthy"
     UNREADABLE = "unreadable"
-
-
-@dataclass(frozen=True, slots=True)
-class ActionNeed:
-    """An action that the table needs; the evidence is one sentence with the numbers."""
-
-    action: str
-    evidence: str
-    estimate: Estimate
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,7 @@ class TableAssessment:
     health: TableHealth | None = None
     score: int | None = None
     parts: tuple[ScorePart, ...] = ()
-    needs: tuple[ActionNeed, ...] = ()
+    needs: tuple[Decision, ...] = ()
     blockers: tuple[str, ...] = ()
     problem: str | None = None
 
@@ -76,7 +68,11 @@ class TableAssessment:
     @cached_property
     def estimate(self) -> Estimate:
         """The sum over the actions that the table needs."""
-        return sum((need.estimate for need in self.needs), Estimate())
+        return sum(self._estimates.values(), Estimate())
+
+    @property
+    def _estimates(self) -> dict[str, Estimate]:
+        return {need.action: need.estimate for need in self.needs if need.estimate}
 
     @property
     def files(self) -> int:
@@ -86,7 +82,7 @@ class TableAssessment:
     @cached_property
     def files_saved(self) -> int:
         """How many fewer files a query over the current snapshot plans with."""
-        found = (need.estimate for need in self.needs if rewrites_files([need.action]))
+        found = (estimate for action, estimate in self._estimates.items() if rewrites_files([action]))
         return max(sum(each.files_removed - each.files_added for each in found), 0)
 
     @property
@@ -97,7 +93,7 @@ class TableAssessment:
     @cached_property
     def manifests_saved(self) -> int:
         """How many fewer manifests remain, including those that earlier rewrites of files merge."""
-        left = sum(need.estimate.files_added for need in self.needs if need.action == Action.REWRITE_MANIFESTS)
+        left = self._estimates.get(Action.REWRITE_MANIFESTS, Estimate()).files_added
         return max(self.manifests - left, 0) if left else 0
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -10,16 +11,17 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.humanize import sentence
+from airflow_snowpack.humanize import sentence, timestamp
 from airflow_snowpack.iceberg import load_table, read_health
 from airflow_snowpack.iceberg.catalog import unreadable_errors
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableUnreadable
+from airflow_snowpack.iceberg.health import score
+from airflow_snowpack.iceberg.locations import LOCATION_PROPERTIES, normalise
 from airflow_snowpack.iceberg.table_properties import owner_properties
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots
-from airflow_snowpack.maintenance.assessment.locations import shared_locations
 from airflow_snowpack.maintenance.assessment.model import Assessment, TableAssessment, ranked
-from airflow_snowpack.maintenance.assessment.table import assess_health
+from airflow_snowpack.maintenance.planning import Cause, Estimate, plan_table
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,12 +31,15 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.iceberg import TableHealth, TableName
     from airflow_snowpack.maintenance.assessment.resume import ResumeFile
+    from airflow_snowpack.maintenance.planning import TablePlan
     from airflow_snowpack.maintenance.policies import Policies, TablePolicy
 
 CONCURRENCY = 8
 """How many tables are read at a time by default."""
 AHEAD = 2
 """How many tables are submitted ahead per thread, to bound memory."""
+NO_LIMIT = 2**62
+BLOCKING = (Cause.UNSUPPORTED, Cause.PROTECTED)
 
 
 class Walk:
@@ -149,3 +154,83 @@ def _expired(table: Table, policy: TablePolicy, now: datetime) -> tuple[int, ...
     if Action.EXPIRE_SNAPSHOTS in policy.forbidden:
         return None
     return tuple(snapshot.snapshot_id for snapshot in options.expiry(table.metadata, now).snapshots) or None
+
+
+def assess_health(health: TableHealth, policy: TablePolicy, *, now: datetime) -> TableAssessment:
+    """Return the row of a table.
+
+    To show all that maintenance would do, the plan ignores the policy's exclusion, freeze, quiet windows and byte limit, and
+    active writers. An exclusion and a freeze are blockers.
+
+    :param health: read with ``policy.bounds``.
+    """
+    unhindered = replace(policy, skip=None, frozen_until=None, quiet=(), max_rewrite_bytes=NO_LIMIT)
+    plan = plan_table(_without_recent_writes(health), unhindered, now=now)
+    found = score(health)
+    needs = tuple(each for each in plan.decisions if each.runs and plan.findings[each.action].work != Estimate())
+    return TableAssessment(
+        table=policy.table.dotted,
+        metadata_location=health.metadata_location,
+        health=health,
+        score=found.total,
+        parts=found.parts,
+        needs=needs,
+        blockers=tuple(_blockers(health, policy, plan, now)),
+    )
+
+
+def _without_recent_writes(health: TableHealth) -> TableHealth:
+    """Return the health without recent writes, because plans skip partitions that are being written to."""
+    return replace(health, partitions=tuple(replace(each, newest_at=None) for each in health.partitions))
+
+
+def _blockers(health: TableHealth, policy: TablePolicy, plan: TablePlan, now: datetime) -> Iterator[str]:
+    if policy.skip is not None and str(policy.origin("skip")) not in {f"table property {each.name}" for each in policy.problems}:
+        yield f"Excluded from maintenance: {policy.skip}"
+    if policy.frozen_until is not None and policy.frozen_until > now:
+        yield f"Frozen until {timestamp(policy.frozen_until)}"
+    for each in plan.decisions:
+        if not each.runs and each.cause in BLOCKING and not any(problem.name in each.evidence for problem in policy.problems):
+            yield f"{each.action}: {each.evidence}"
+    for problem in policy.problems:
+        yield problem.message.removesuffix(".")
+
+
+def shared_locations(found: Sequence[TableHealth]) -> dict[str, tuple[str, ...]]:
+    """Return which tables share their location, where the removal of orphan files is refused.
+
+    :return: by table, sentences without a full stop; tables that share nothing are left out.
+    """
+    owners: dict[str, set[str]] = defaultdict(set)
+    for health in found:
+        for place in _places(health):
+            owners[place].add(health.table)
+    conflicts: dict[str, dict[str, str]] = defaultdict(dict)
+    for health in found:
+        for place in _places(health):
+            for around in _around(place):
+                for other in owners.get(around, set()) - {health.table}:
+                    same = around == place
+                    conflicts[health.table][other] = "has the same location" if same else "lies around it"
+                    conflicts[other].setdefault(health.table, "has the same location" if same else "lies inside it")
+    return {table: tuple(_sentences(others)) for table, others in conflicts.items()}
+
+
+def _places(health: TableHealth) -> Iterable[str]:
+    elsewhere = (health.properties.get(key) for key in LOCATION_PROPERTIES)
+    return {normalise(place) for place in (health.location, *elsewhere) if place}
+
+
+def _around(place: str) -> Iterator[str]:
+    """Yield a location and its parent folders."""
+    scheme, separator, rest = place.rpartition("://")
+    parts = rest.split("/")
+    for length in range(len(parts), 0, -1):
+        yield scheme + separator + "/".join(parts[:length])
+
+
+def _sentences(others: dict[str, str]) -> Iterator[str]:
+    for relation in sorted(set(others.values())):
+        names = sorted(name for name, found in others.items() if found == relation)
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        yield f"remove_orphan_files is refused: {shown} {relation}"

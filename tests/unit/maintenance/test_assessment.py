@@ -15,8 +15,8 @@ from table_zoo import KINDS, UNREADABLE_KINDS, Zoo
 
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.maintenance.assessment import ResumeFile, UnusableResumeFile, Walk
-from airflow_snowpack.maintenance.assessment.model import ActionNeed, State, TableAssessment
-from airflow_snowpack.maintenance.planning import Estimate
+from airflow_snowpack.maintenance.assessment.model import State, TableAssessment
+from airflow_snowpack.maintenance.planning import ActionVerdict, Cause, Decision, Estimate
 from airflow_snowpack.maintenance.policies import Policies, Rule
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def test_every_kind_of_table_is_a_row(zoo: Zoo) -> None:
 
 def test_the_manifests_that_the_rewrite_of_files_merges_count_as_saved() -> None:
     """120 manifests: the rewrite of files leaves 10, and the rewrite of manifests one."""
-    need = ActionNeed("rewrite_manifests", "120 of 120 manifests small", Estimate(files_removed=10, files_added=1))
+    estimate = Estimate(files_removed=10, files_added=1)
+    need = Decision("rewrite_manifests", ActionVerdict.RUN, Cause.NEEDED, "120 of 120 manifests small", estimate=estimate)
 
     row = TableAssessment("db.events", health=made_health(data_manifests=120, delete_manifests=0), needs=(need,))
 
