@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg import MetadataReader
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
     from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, PlanningContext
     from airflow_snowpack.maintenance.planning.finding import Facts, Finding, Threshold
@@ -162,14 +161,12 @@ class ActionOptions:
         """
         return None
 
-    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> ActionEffect | None:
+    def nothing_to_do(self, planning: PlanningContext) -> ActionEffect | None:
         """Return the evidence that the action has nothing to do, to save starting Spark; ``None`` if it may have work.
 
         The check must be conservative: an effect means that the action would find nothing, whatever a ``where`` selects.
 
-        :param read: loads a reader of the table; call it only where metadata can be conclusive.
-        :param now: the time from which ages are measured.
-        :raises OSError, TableUnreadable: a file that the metadata names cannot be read.
+        :raises OSError: a file that the metadata names cannot be read.
         """
         return None
 

@@ -73,7 +73,7 @@ def refused_plan(reason: str, conflicts: int = 0) -> ActionEffect:
     return ActionEffect(ActionOutcome.FAILED, f"Would be refused: {reason}", metrics, reason)
 
 
-def skip(evidence: str, metrics: dict[str, int]) -> ActionEffect:
+def skip(evidence: str, metrics: Mapping[str, int | float]) -> ActionEffect:
     """Return the effect of an action that has nothing to do; the evidence, a part of a sentence, has the numbers that show it."""
     return ActionEffect(ActionOutcome.SKIPPED, f"Nothing to do: {evidence}", metrics)
 

@@ -145,7 +145,7 @@ def _find_nothing_left(run: ActionRun, options: Rewrite, table: Table) -> Action
     if not options.only_if_needed:
         return None
     try:
-        return options.nothing_to_do(lambda: MetadataReader(table), now=run.now)
+        return options.nothing_to_do(PlanningContext(MetadataReader(table), run.catalog, run.now))
     except Exception as problem:  # noqa: BLE001 - whatever the planner cannot read, Spark may
         log.warning("plan_failed: Spark tries %s on %s again without a plan: %s", run.action, run.name, problem)
         return None

@@ -28,12 +28,13 @@ from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.iceberg.table_properties import owner_properties
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import parse_actions
-from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, ChangeWatch
+from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, ChangeWatch, PlanningContext
 from airflow_snowpack.maintenance.commits import is_conflict, is_refused
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.plan import forbidden
 from airflow_snowpack.maintenance.removals.model import RemovalState
+from airflow_snowpack.maintenance.removals.running import JobRemovals
 from airflow_snowpack.maintenance.table_defaults import forbidden_reason, options_for
 from airflow_snowpack.spark import (
     ConnectServer,
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs.model import ActionResult, Job
     from airflow_snowpack.maintenance.options import ActionOptions
     from airflow_snowpack.maintenance.removals.records import Removals
-    from airflow_snowpack.maintenance.removals.running import JobRemovals
 
 log = logging.getLogger(__name__)
 
@@ -219,12 +219,14 @@ class SparkEngine:
         self, job: Job, action: str, options: ActionOptions, read: Callable[[], MetadataReader]
     ) -> ActionEffect | None:
         """Return the end of an action that has nothing to do, or no table; ``None`` if Spark has to run."""
+        if getattr(options, "removal_id", None) is not None:
+            return None
         try:
-            if getattr(options, "removal_id", None) is None:
-                options, reason = _effective_options(job, action, read().table)
-                if reason is not None:
-                    return forbidden(reason)
-            return options.nothing_to_do(read, now=self._now())
+            reader = read()
+            options, reason = _effective_options(job, action, reader.table)
+            if reason is not None:
+                return forbidden(reason)
+            return options.nothing_to_do(PlanningContext(reader, self._catalog, self._now()))
         except (TableNotFound, InvalidOption) as problem:
             return self._failed_early(problem, self._work.calls)
         except Exception as problem:  # noqa: BLE001 - whatever the planner cannot read, Spark may; if not, its error is the result
@@ -257,8 +259,6 @@ class SparkEngine:
         return self._connect()
 
     def _removals_of(self, job: Job) -> JobRemovals | None:
-        from airflow_snowpack.maintenance.removals.running import JobRemovals
-
         return None if self._removals is None else JobRemovals(self._removals, job)
 
     def _action_run(self, job: Job, action: str, session: SparkSession) -> ActionRun:

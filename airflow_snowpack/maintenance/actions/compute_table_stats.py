@@ -6,13 +6,11 @@ metadata assigns to one snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.humanize import number, plural, timestamp
-from airflow_snowpack.iceberg import MetadataReader
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, PlanningContext
@@ -76,8 +74,8 @@ class ComputeTableStats(ActionOptions):
         message = f"no statistics: {nothing}" if nothing else f"statistics of {self._of_columns}"
         return ActionEffect(ActionOutcome.SUCCEEDED, f"Would compute {message}", {WRITTEN: 0 if nothing else 1})
 
-    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> ActionEffect | None:
-        nothing = self._reason_to_skip(read().table)
+    def nothing_to_do(self, planning: PlanningContext) -> ActionEffect | None:
+        nothing = self._reason_to_skip(planning.reader.table)
         return skip(nothing, {WRITTEN: 0}) if nothing else None
 
     def run(self, run: ActionRun) -> ActionEffect:

@@ -36,9 +36,11 @@ from airflow_snowpack.maintenance.procedures import ProcedureCall, procedure_cal
 from airflow_snowpack.maintenance.readers import duration, flag, ids, text, text_map, whole_number
 from airflow_snowpack.maintenance.removals.model import RemovalKind
 from airflow_snowpack.maintenance.removals.options import check_removal_options, planned_with
+from airflow_snowpack.maintenance.removals.running import refuse_protected, removals_of, run_removal
+from airflow_snowpack.maintenance.removals.snapshots import Snapshots, planned_snapshots, refuse_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
@@ -163,16 +165,14 @@ class ExpireSnapshots(ActionOptions):
         return Estimate(files_removed=len(freed), bytes_freed=size, snapshots_expired=expired)
 
     def plan(self, planning: PlanningContext) -> ActionEffect:
-        reader = planning.reader
-        table = reader.table
         if self.removal_id:
             return refused_plan(f"a list is shown by: airflow snowpack removals show {self.removal_id} --items")
-        expiry = self.expiry(table.metadata, planning.now)
+        expiry = self.expiry(planning.reader.table.metadata, planning.now)
         metrics = {
             "expired_snapshots_count": len(expiry.snapshots),
             "kept_snapshots_count": len(expiry.kept),
             "expired_refs_count": len(expiry.refs),
-            **_files_of_expired(reader, expiry),
+            **_files_of_expired(planning.reader, expiry),
         }
         if not expiry.snapshots:
             return ActionEffect(ActionOutcome.SUCCEEDED, f"Would expire none of {plural(len(expiry.kept), 'snapshot')}", metrics)
@@ -181,12 +181,9 @@ class ExpireSnapshots(ActionOptions):
         message = f"Would expire {len(expiry.snapshots):,} of {plural(total, 'snapshot')} and delete {plural(deleted, 'file')}"
         return ActionEffect(ActionOutcome.SUCCEEDED, message, metrics)
 
-    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> ActionEffect | None:
-        if self.clean_expired_metadata or self.removal_id:
-            return None
-        table = read().table
-        expiry = self.expiry(table.metadata, now)
-        if expiry.snapshots or expiry.refs:
+    def nothing_to_do(self, planning: PlanningContext) -> ActionEffect | None:
+        expiry = self.expiry(planning.reader.table.metadata, planning.now)
+        if self.clean_expired_metadata or expiry.snapshots or expiry.refs:
             return None
         metrics = {"expired_snapshots_count": 0, "expired_refs_count": 0, "kept_snapshots_count": len(expiry.kept)}
         return skip(f"{plural(len(expiry.kept), 'snapshot')}, none of them due to expire", metrics)
@@ -198,9 +195,6 @@ class ExpireSnapshots(ActionOptions):
         :raises SparkInterrupted, SparkFailed: from the procedure.
         :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog.
         """
-        from airflow_snowpack.maintenance.removals.running import run_removal
-        from airflow_snowpack.maintenance.removals.snapshots import Snapshots
-
         deletion = Snapshots(
             lambda run, settings, ids: planned_with(self, settings)._expire(run, ids),
             lambda settings: planned_with(self, settings).equal,
@@ -208,9 +202,6 @@ class ExpireSnapshots(ActionOptions):
         return run_removal(run, deletion, self.removal_id, plan=lambda: self._plan_removal(run))
 
     def _plan_removal(self, run: ActionRun) -> Removal | ActionEffect:
-        from airflow_snowpack.maintenance.removals.running import refuse_protected, removals_of
-        from airflow_snowpack.maintenance.removals.snapshots import planned_snapshots, refuse_bound
-
         table = run.table()
         refuse_protected(table)
         expiry, files, size = self.expiry(table.metadata, run.now), None, None

@@ -44,8 +44,12 @@ from airflow_snowpack.maintenance.plan import refused_plan, skip
 from airflow_snowpack.maintenance.planning.finding import Rate
 from airflow_snowpack.maintenance.procedures import ProcedureCall, procedure_call
 from airflow_snowpack.maintenance.readers import duration, flag, one_of, paths, text, text_map, whole_number
+from airflow_snowpack.maintenance.removals.errors import RemovalsNotKept, RemovalTakenOver
 from airflow_snowpack.maintenance.removals.model import RemovalKind
 from airflow_snowpack.maintenance.removals.options import ORPHAN_AGE_FLOOR, check_removal_options, planned_with
+from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard, OrphanFiles
+from airflow_snowpack.maintenance.removals.quarantine import purge, quarantine_settings, restore
+from airflow_snowpack.maintenance.removals.running import JobRemovals, removals_of, run_removal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -53,11 +57,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg import MetadataReader
     from airflow_snowpack.maintenance.planning.finding import Facts, Finding
     from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem
-    from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard
-    from airflow_snowpack.maintenance.removals.running import JobRemovals
     from airflow_snowpack.maintenance.writers import TableWriters
 
 log = logging.getLogger(__name__)
@@ -200,9 +201,6 @@ class RemoveOrphanFiles(ActionOptions):
         :raises RemovalTakenOver: the attempt has lost its job.
         :raises RemovalNotFound, NothingInQuarantine, RemovalNotPossible: nothing can be restored.
         """
-        from airflow_snowpack.maintenance.removals.errors import RemovalsNotKept, RemovalTakenOver
-        from airflow_snowpack.maintenance.removals.quarantine import purge, restore
-
         if self.restore is not None:
             if removals is None:
                 raise RemovalsNotKept
@@ -216,13 +214,11 @@ class RemoveOrphanFiles(ActionOptions):
                 log.warning("purge_failed: %s: %s", removals.job.table, problem)
         return None
 
-    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> ActionEffect | None:
-        if self.prefix_mismatch_mode or self.equal_schemes or self.equal_authorities or self.removal_id:
+    def nothing_to_do(self, planning: PlanningContext) -> ActionEffect | None:
+        compares = self.prefix_mismatch_mode or self.equal_schemes or self.equal_authorities
+        if compares or not _is_small(planning.reader.table):
             return None
-        reader = read()
-        if not _is_small(reader.table):
-            return None
-        found = list_storage(reader, older_than=now - self.older_than, location=self.location)
+        found = list_storage(planning.reader, older_than=planning.now - self.older_than, location=self.location)
         if found.orphans:
             return None
         metrics = {"planned_files_count": 0, "removed_files_count": 0, "considered_files_count": found.files}
@@ -236,9 +232,6 @@ class RemoveOrphanFiles(ActionOptions):
         :raises SparkInterrupted, SparkFailed: from the procedure.
         :raises TableNotFound, TableUnreadable, CatalogUnreachable: from the catalog.
         """
-        from airflow_snowpack.maintenance.removals.orphan_files import OrphanFiles
-        from airflow_snowpack.maintenance.removals.running import run_removal
-
         read: dict[str, frozenset[str]] = {}
         deletion = OrphanFiles(
             lambda run, settings, paths: planned_with(self, settings)._remove(run, paths),
@@ -247,8 +240,6 @@ class RemoveOrphanFiles(ActionOptions):
         return run_removal(run, deletion, self.removal_id, plan=lambda: self._plan_removal(run))
 
     def _plan_removal(self, run: ActionRun) -> Removal | ActionEffect:
-        from airflow_snowpack.maintenance.removals.running import removals_of
-
         table = run.table()
         location = table.location()
         if self.location and not is_inside(self.location, location):
@@ -269,8 +260,6 @@ class RemoveOrphanFiles(ActionOptions):
         return removal or ActionEffect(ActionOutcome.SUCCEEDED, "No orphan files", nothing)
 
     def _guard(self, read: dict[str, frozenset[str]] | None = None) -> ForeignGuard:
-        from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard
-
         equal = Equalities(self.equal_schemes, self.equal_authorities)
         return ForeignGuard(equal, self.follow_symlinks, {} if read is None else read)
 
@@ -329,8 +318,6 @@ class RemoveOrphanFiles(ActionOptions):
 
     def _quarantine_settings(self, table: Table) -> dict[str, str]:
         """:raises QuarantineNotPossible: the storage cannot take files away at no cost, and they may not be copied."""
-        from airflow_snowpack.maintenance.removals.quarantine import quarantine_settings
-
         return quarantine_settings(table, may_copy=self.quarantine_copy)
 
     def _prefixes(self) -> dict[str, Any]:

@@ -48,9 +48,10 @@ from airflow_snowpack.maintenance.readers import (
 from airflow_snowpack.maintenance.rewrites import Rewrite, RewriteWording, check_spec, rewrite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
+    from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg import LiveDelete, LiveFile, MetadataReader, TableFiles
@@ -248,8 +249,7 @@ class RewriteDataFiles(Rewrite):
         if reader is None or not self.partial_progress:
             return self
         try:
-            files, spec = reader.files(self.branch), reader.table.spec()
-            groups = data_file_groups(files, self, spec_id=spec.spec_id, spec_fields=len(spec.fields))
+            groups = self._groups(reader)
         except Exception as problem:  # noqa: BLE001 - whatever the planner cannot read, Spark may
             log.info("How many file groups %s has to write is not known: %s", self.action, problem)
             return self
@@ -278,11 +278,10 @@ class RewriteDataFiles(Rewrite):
 
     def simulate(self, state: SimulatedTable, now: datetime, partitions: Collection[PartitionKey] | None) -> Estimate:
         """Compact, and apply deletes of single files. Other delete files go once they are older than all data files."""
-        spec = state.table.spec()
-        only = None
+        spec, only = state.table.spec(), None
         if partitions is not None:
             only = {path for path, file in state.data.items() if file.partition_key in partitions}
-        groups = data_file_groups(state.files, self, spec_id=spec.spec_id, spec_fields=len(spec.fields), only=only)
+        groups = data_file_groups(state.files, self, spec, only)
         for batch in in_commits(groups, self.most_commits):
             snapshot = state.commit(now)
             written = [file for group in batch for file in state.replace_data(group.files, max(group.outputs, 1), snapshot)]
@@ -292,33 +291,28 @@ class RewriteDataFiles(Rewrite):
         return estimate_of(groups, sum(group.outputs for group in groups))
 
     def plan(self, planning: PlanningContext) -> ActionEffect:
-        reader = planning.reader
-        files = reader.files(self.branch)
-        selection = select_files(reader, self.where, self.branch)
-        spec = reader.table.spec()
-        groups = data_file_groups(files, self, spec_id=spec.spec_id, spec_fields=len(spec.fields), only=selection.paths)
+        selection = select_files(planning.reader, self.where, self.branch)
+        groups = self._groups(planning.reader, selection.paths)
+        considered = planning.reader.files(self.branch).data if selection.paths is None else selection.paths
         taken, added = sum(len(group.files) for group in groups), sum(group.outputs for group in groups)
         metrics = {
             "rewritten_data_files_count": taken,
             "added_data_files_count": added,
             "rewritten_bytes_count": sum(group.bytes for group in groups),
             "file_groups_count": len(groups),
-            "considered_data_files_count": len(files.data) if selection.paths is None else len(selection.paths),
+            "considered_data_files_count": len(considered),
         }
         message = f"Would compact {plural(taken, 'file')} into {added:,}" if taken else "Would compact no files"
         return planned(message, metrics, selection)
 
-    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> ActionEffect | None:
-        if self.remove_dangling_deletes:
-            return None
-        reader = read()
-        if self.branch is not None and not _has_branch(reader.table, self.branch):
-            return None  # Spark reports the error
-        files, spec = reader.files(self.branch), reader.table.spec()
+    def nothing_to_do(self, planning: PlanningContext) -> ActionEffect | None:
+        reader = planning.reader
+        if self.remove_dangling_deletes or (self.branch is not None and not _has_branch(reader.table, self.branch)):
+            return None  # Spark reports a missing branch
         unlimited = replace(self, max_file_group_size_bytes=NO_LIMIT, max_file_group_input_files=None, max_files_to_rewrite=None)
-        if data_file_groups(files, unlimited, spec_id=spec.spec_id, spec_fields=len(spec.fields)):
+        if unlimited._groups(reader):
             return None
-        bounds = size_bounds(self)
+        files, bounds = reader.files(self.branch), size_bounds(self)
         off = sum(bounds.is_off(file.bytes) for file in files.data)
         metrics = {
             "rewritten_data_files_count": 0,
@@ -331,6 +325,9 @@ class RewriteDataFiles(Rewrite):
         none = "none of them too small, too large or with many deletes"
         return skip(f"{plural(len(files.data), 'data file')}, {why if off else none}", metrics)
 
+    def _groups(self, reader: MetadataReader, only: Collection[str] | None = None) -> list[FileGroup[LiveFile]]:
+        return data_file_groups(reader.files(self.branch), self, reader.table.spec(), only)
+
 
 def _has_branch(table: Table, name: str) -> bool:
     ref = table.metadata.refs.get(name)
@@ -338,19 +335,18 @@ def _has_branch(table: Table, name: str) -> bool:
 
 
 def data_file_groups(
-    files: TableFiles, options: RewriteDataFiles, *, spec_id: int, spec_fields: int, only: Collection[str] | None = None
+    files: TableFiles, options: RewriteDataFiles, spec: PartitionSpec, only: Collection[str] | None = None
 ) -> list[FileGroup[LiveFile]]:
     """Return the file groups that ``rewrite_data_files`` would rewrite.
 
-    :param spec_id: the current partition spec. Rows of files of older specs may spread over its partitions, so these files go
-        together, with those whose partition values are all null.
-    :param spec_fields: how many fields that spec has.
+    :param spec: the current one. Rows of files of older specs may spread over its partitions, so these files go together, with
+        those whose partition values are all null.
     :param only: paths that the predicate may match; ``None`` for all.
     """
     bounds = size_bounds(options)
     considered = [file for file in files.data if only is None or file.path in only]
-    nulls = (None,) * spec_fields
-    partitions = by_partition(considered, lambda file: file.partition if file.spec_id == spec_id else nulls)
+    nulls = (None,) * len(spec.fields)
+    partitions = by_partition(considered, lambda file: file.partition if file.spec_id == spec.spec_id else nulls)
 
     def needs_rewrite(file: LiveFile) -> bool:
         return has_many_deletes(file, files.deletes_of(file), options)

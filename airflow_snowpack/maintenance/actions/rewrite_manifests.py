@@ -19,12 +19,11 @@ from airflow_snowpack.maintenance.readers import columns, flag, whole_number
 from airflow_snowpack.maintenance.rewrites import Rewrite, RewriteWording, check_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from datetime import datetime
 
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg import MetadataReader
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.planning.finding import Facts
@@ -117,24 +116,9 @@ class RewriteManifests(Rewrite):
         return done
 
     def plan(self, planning: PlanningContext) -> ActionEffect:
-        return self._plan(planning.reader)
-
-    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> ActionEffect | None:
-        if self.sort_by:
-            return None
-        reader = read()
-        if self.spec_id is not None and self.spec_id not in reader.table.specs():
-            return None  # Spark reports the error
-        if self._plan(reader).metrics["rewritten_manifests_count"]:
-            return None
-        count = len(reader.manifests(reader.table.current_snapshot()))
-        metrics = {"rewritten_manifests_count": 0, "added_manifests_count": 0, "considered_manifests_count": count}
-        return skip(f"{plural(count, 'manifest')}, and none to combine", metrics)
-
-    def _plan(self, reader: MetadataReader) -> ActionEffect:
         from pyiceberg.manifest import ManifestContent
 
-        table = reader.table
+        reader, table = planning.reader, planning.reader.table
         spec_id = table.spec().spec_id if self.spec_id is None else self.spec_id
         manifests = reader.manifests(table.current_snapshot())
         of_spec = [each for each in manifests if each.partition_spec_id == spec_id]
@@ -144,6 +128,16 @@ class RewriteManifests(Rewrite):
         metrics = {"rewritten_manifests_count": taken, "added_manifests_count": added}
         message = f"Would rewrite {plural(taken, 'manifest')} into {added:,}" if taken else "Would rewrite no manifests"
         return ActionEffect(ActionOutcome.SUCCEEDED, message, metrics)
+
+    def nothing_to_do(self, planning: PlanningContext) -> ActionEffect | None:
+        reader = planning.reader
+        if self.sort_by or (self.spec_id is not None and self.spec_id not in reader.table.specs()):
+            return None  # Spark reports an unknown spec
+        metrics = self.plan(planning).metrics
+        if metrics["rewritten_manifests_count"]:
+            return None
+        count = len(reader.manifests(reader.table.current_snapshot()))
+        return skip(f"{plural(count, 'manifest')}, and none to combine", {**metrics, "considered_manifests_count": count})
 
 
 def _combined(kinds: Iterable[tuple[int, int]], target: int) -> Estimate:

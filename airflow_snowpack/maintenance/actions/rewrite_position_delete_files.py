@@ -32,12 +32,11 @@ from airflow_snowpack.maintenance.readers import flag, one_of, predicate, whole_
 from airflow_snowpack.maintenance.rewrites import Rewrite, RewriteWording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg import MetadataReader
     from airflow_snowpack.iceberg.health import PartitionHealth
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
     from airflow_snowpack.iceberg.names import TableName
@@ -171,29 +170,26 @@ class RewritePositionDeleteFiles(Rewrite):
         )
         return planned(message, metrics, selection)
 
-    def nothing_to_do(self, read: Callable[[], MetadataReader], *, now: datetime) -> ActionEffect | None:
-        reader = read()
-        files = reader.files()
-        deletes = [delete for delete in files.deletes if delete.kind is DeleteKind.POSITION]
-        if deletes and reader.table.format_version >= WITH_VECTORS:
+    def nothing_to_do(self, planning: PlanningContext) -> ActionEffect | None:
+        table = planning.reader.table
+        deletes = [delete for delete in planning.reader.files().deletes if delete.kind is DeleteKind.POSITION]
+        if deletes and table.format_version >= WITH_VECTORS:
             return None  # they become deletion vectors, merged with those of their partitions
         if len({delete.spec_id for delete in deletes}) > 1:
             # Iceberg may treat partitions of different specs as one, if fields that only one of them has are null.
             deletes = [replace(delete, spec_id=0, partition=()) for delete in deletes]
         considered = TableFiles(deletes=tuple(deletes))
         unlimited = replace(self, max_file_group_input_files=None)
-        if delete_file_groups(considered, unlimited, properties=reader.table.properties, group_bytes=NO_LIMIT):
+        if delete_file_groups(considered, unlimited, properties=table.properties, group_bytes=NO_LIMIT):
             return None
-        positional = len(deletes)
         metrics = {
             "rewritten_delete_files_count": 0,
             "added_delete_files_count": 0,
             "rewritten_bytes_count": 0,
-            "considered_delete_files_count": positional,
+            "considered_delete_files_count": len(deletes),
         }
-        if not positional:
-            return skip("no position-delete files", metrics)
-        return skip(f"{plural(positional, 'position-delete file')}, and no partition has enough of them", metrics)
+        evidence = f"{_files(len(deletes))}, and no partition has enough of them" if deletes else "no position-delete files"
+        return skip(evidence, metrics)
 
 
 def _delete_outputs(group: FileGroup[LiveDelete], files: TableFiles, table: Table) -> int:

@@ -10,7 +10,7 @@ import pytest
 from spark_world import SparkWorld, aged
 
 from airflow_snowpack.iceberg import MetadataReader, TableName, read_health, read_numbers
-from airflow_snowpack.maintenance import Action, parse_options
+from airflow_snowpack.maintenance import Action, PlanningContext, parse_options
 
 Metrics = dict[str, int | float]
 Both = Callable[..., tuple[Metrics, Metrics]]
@@ -24,7 +24,7 @@ def both(world: SparkWorld) -> Both:
     def run(name: TableName, action: Action, *, later: timedelta = timedelta(0), **options: Any) -> tuple[Metrics, Metrics]:
         planned = world.preview(name, action, later=later, **options)
         table, now = world.table(name), datetime.now(UTC) + later
-        skip = parse_options(action, options).nothing_to_do(lambda: MetadataReader(table), now=now)
+        skip = parse_options(action, options).nothing_to_do(PlanningContext(MetadataReader(table), world.catalog, now))
         engine = world.new_engine(later=later)
         done = world.run(name, action, engine=engine, **options)
         assert (planned.success, done.success) == (True, True), f"{planned}\n{done}"

@@ -18,7 +18,14 @@ from pyiceberg.transforms import IdentityTransform
 
 from airflow_snowpack.iceberg import DeleteKind, LiveDelete, LiveFile, MetadataReader, TableFiles, TableName
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job, JobStatus
-from airflow_snowpack.maintenance import Action, RewriteDataFiles, RewritePositionDeleteFiles, SparkEngine, parse_options
+from airflow_snowpack.maintenance import (
+    Action,
+    PlanningContext,
+    RewriteDataFiles,
+    RewritePositionDeleteFiles,
+    SparkEngine,
+    parse_options,
+)
 from airflow_snowpack.maintenance.actions.rewrite_data_files import data_file_groups
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_against
@@ -32,10 +39,13 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
+    from airflow_snowpack.maintenance import ActionEffect, ActionOptions
+
     Flights = Callable[..., Table]
     Run = Callable[..., ActionResult | str]
 
 SPARK_STARTS = "Spark starts"
+BY_MONTH = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "month"))
 
 
 @pytest.fixture
@@ -302,7 +312,7 @@ def test_no_part_of_files_that_have_nothing_to_do_has_something_to_do() -> None:
         sizes = [draw.choice([5, 40, 90, 100, 170, 200]) for _ in range(draw.randint(1, 6))]
         files = [LiveFile(f"f{number}", size, 10, 0, (draw.randint(1, 2),), 1) for number, size in enumerate(sizes)]
         options = RewriteDataFiles(target_file_size_bytes=100, min_input_files=draw.randint(1, 5))
-        if options.nothing_to_do(lambda files=files: Snapshot(files), now=datetime.now(UTC)) is None:  # type: ignore[misc]
+        if skipped_by_metadata(options, Snapshot(files)) is None:
             continue
         skipped += 1
         for _ in range(20):
@@ -314,7 +324,7 @@ def test_no_part_of_files_that_have_nothing_to_do_has_something_to_do() -> None:
                 max_file_group_size_bytes=limit,
                 max_file_group_input_files=draw.choice([None, 1, 3]),
             )
-            assert data_file_groups(TableFiles(tuple(part)), limited, spec_id=0, spec_fields=1) == []
+            assert data_file_groups(TableFiles(tuple(part)), limited, BY_MONTH) == []
     assert skipped > 50
 
 
@@ -335,9 +345,12 @@ def test_position_deletes_are_left_to_spark_where_it_may_group_them_otherwise(
         LiveDelete(f"d{number}", 10, 1, spec_id, partition, 1, DeleteKind.POSITION)
         for number, (spec_id, partition) in enumerate(partitions)
     ]
-    table: Any = Snapshot([], deletes, format_version)
-    skip = RewritePositionDeleteFiles().nothing_to_do(lambda: table, now=datetime.now(UTC))
+    skip = skipped_by_metadata(RewritePositionDeleteFiles(), Snapshot([], deletes, format_version))
     assert (skip is not None) is is_skipped
+
+
+def skipped_by_metadata(options: ActionOptions, of: Any, catalog: Any = None) -> ActionEffect | None:
+    return options.nothing_to_do(PlanningContext(of, catalog, datetime.now(UTC)))
 
 
 class Snapshot:
@@ -347,12 +360,11 @@ class Snapshot:
 
     def __init__(self, files: Sequence[LiveFile], deletes: Sequence[LiveDelete] = (), format_version: int = 2) -> None:
         self._files = TableFiles(tuple(files), tuple(deletes))
-        self._spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "month"))
         self.format_version = format_version
         self.table = self
 
     def spec(self) -> Any:
-        return self._spec
+        return BY_MONTH
 
     def files(self, _branch: str | None = None) -> TableFiles:
         return self._files

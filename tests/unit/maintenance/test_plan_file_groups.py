@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import IdentityTransform
 
 from airflow_snowpack.iceberg import DeleteKind, LiveDelete, LiveFile, TableFiles
 from airflow_snowpack.maintenance import RewriteDataFiles, RewritePositionDeleteFiles
@@ -13,6 +15,7 @@ from airflow_snowpack.maintenance.actions.rewrite_position_delete_files import d
 from airflow_snowpack.maintenance.file_groups import SizeBounds
 
 OPTIONS: dict[str, Any] = {"target_file_size_bytes": 100}
+BY_MONTH = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "month"))
 
 
 def data(path: str, size: int = 10, *, month: int | None = 1, spec_id: int = 0) -> LiveFile:
@@ -26,7 +29,7 @@ def about(
 
 
 def taken(files: TableFiles, **options: Any) -> list[list[str]]:
-    groups = data_file_groups(files, RewriteDataFiles(**OPTIONS, **options), spec_id=0, spec_fields=1)
+    groups = data_file_groups(files, RewriteDataFiles(**OPTIONS, **options), BY_MONTH)
     return [[file.path for file in group.files] for group in groups]
 
 
@@ -95,9 +98,7 @@ def test_rewrite_all_takes_everything() -> None:
 
 
 def test_only_files_that_the_predicate_may_match_are_looked_at() -> None:
-    groups = data_file_groups(
-        TableFiles(small(6)), RewriteDataFiles(**OPTIONS), spec_id=0, spec_fields=1, only={"small-1", "small-2"}
-    )
+    groups = data_file_groups(TableFiles(small(6)), RewriteDataFiles(**OPTIONS), BY_MONTH, {"small-1", "small-2"})
 
     assert groups == []
 
