@@ -5,8 +5,9 @@
     'Compacted 87 files into 12'
 
 The invariant: "succeeded" means that no planned work was lost. With partial progress, Iceberg swallows failed commits and returns
-as usual; ``failed_data_files_count`` only counts files that could not be written. So the table's history is read after each call,
-and the call is repeated if
+as usual; ``failed_data_files_count`` only counts files that could not be written. A strict call fails instead. Calls with a
+predicate are strict, because metadata may not show what it selects, and so are repeated calls. After any other call, the table's
+history is read. The call is repeated if
 
 - another writer removed files meanwhile,
 - Spark worked and nothing was committed, or
@@ -30,6 +31,7 @@ from airflow_snowpack.maintenance.action_run import ActionEffect, PlanningContex
 from airflow_snowpack.maintenance.commits import failed_commits, is_conflict, is_refused
 from airflow_snowpack.maintenance.options import ActionOptions, refused
 from airflow_snowpack.maintenance.plan import reader_for
+from airflow_snowpack.maintenance.planning.commits import commits_of
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted
 
 if TYPE_CHECKING:
@@ -47,9 +49,7 @@ log = logging.getLogger(__name__)
 FAILED_FILES = "failed_data_files_count"
 TRIES = "tries"
 REMOVED_DELETES = "removed-delete-files"
-COMMITS_FAILED = (
-    "Files were rewritten, but not all of them could be committed; see Spark's log at 'Failure during rewrite commit'."
-)
+NOT_COMMITTED = "Not all files could be rewritten and committed; see Spark's log at 'Failure during rewrite'."
 LOST_TO_WRITER = "A concurrent writer committed changes to files that were being rewritten, so Iceberg refused to replace them."
 
 
@@ -163,6 +163,8 @@ def _branch(options: Rewrite) -> str | None:
 
 def _try(run: ActionRun, options: Rewrite, base: Table, *, strict: bool) -> Try:
     shape, trail = options.shape, run.trail(base, _branch(options))
+    with_predicate = getattr(options, "where", None) is not None
+    strict = strict or with_predicate
     jobs_before = run.jobs_run()
     try:
         (row,) = run.call(options.call(run.name, run.job_id, strict=strict))
@@ -172,7 +174,8 @@ def _try(run: ActionRun, options: Rewrite, base: Table, *, strict: bool) -> Try:
             return Try(_sums(commits, shape), f"{LOST_TO_WRITER} {error}", outraced=True)
         if failed_commits(error) is None:
             raise
-        return _after_failed_commits(error, commits, options)
+        jobs = None if jobs_before is None else (run.jobs_run() or 0) - jobs_before
+        return _after_failed_commits(error, commits, options, jobs)
     counts = {column: int(value or 0) for column, value in row.items()}
     # After a normal return, only partial progress may have swallowed a commit.
     if not getattr(options, "partial_progress", False) or (strict and options.strict_reports_all):
@@ -181,11 +184,11 @@ def _try(run: ActionRun, options: Rewrite, base: Table, *, strict: bool) -> Try:
     if commits.overwriting:
         return Try(counts, LOST_TO_WRITER, outraced=True)
     if not any(counts.values()):
-        return Try(counts, COMMITS_FAILED if jobs_before != run.jobs_run() else None)
-    # Metadata may not show what a predicate selects, so with one, compare only after what makes commits fail.
-    comparable = getattr(options, "where", None) is None or _dropped_other_deletes(commits, shape, counts)
+        return Try(counts, NOT_COMMITTED if jobs_before != run.jobs_run() else None)
+    # Without strict calls and with a predicate, compare only after what makes commits fail.
+    comparable = not with_predicate or _dropped_other_deletes(commits, shape, counts)
     lost = comparable and _fewer_than_planned(run, options, base, counts)
-    return Try(counts, COMMITS_FAILED if lost else None)
+    return Try(counts, NOT_COMMITTED if lost else None)
 
 
 def _dropped_other_deletes(commits: Commits, shape: RewriteWording, counts: Mapping[str, int]) -> bool:
@@ -208,16 +211,21 @@ def _fewer_than_planned(run: ActionRun, options: Rewrite, base: Table, counts: M
     return plan.metrics.get(options.shape.before, 0) > counts[options.shape.before] + counts.get(FAILED_FILES, 0)
 
 
-def _after_failed_commits(error: SparkFailed, commits: Commits, options: Rewrite) -> Try:
-    """Return the result of a strict call that reported failed commits; Iceberg's count may be wrong."""
-    counts = _sums(commits, options.shape)
+def _after_failed_commits(error: SparkFailed, commits: Commits, options: Rewrite, jobs: int | None) -> Try:
+    """Return the result of a strict call that reported failed commits; Iceberg's count may be wrong.
+
+    :param jobs: how many Spark jobs the call has run, at least one for each file group; ``None`` if unknown.
+    """
+    counts, own = _sums(commits, options.shape), len(commits.own)
     if commits.overwriting:
         return Try(counts, f"{LOST_TO_WRITER} {error}", outraced=True)
-    planned = getattr(options, "partial_progress_max_commits", 0)
+    most = getattr(options, "partial_progress_max_commits", 0)
     # Iceberg expects as many commits as are allowed, even where the groups fill fewer: 12 groups in at most 10 commits are 6
     # commits of 2 groups, and "4 failed".
-    miscounted = (failed_commits(error) or 0) + len(commits.own) == planned and len(commits.own) > 1
-    return Try(counts, None if miscounted else f"{COMMITS_FAILED} {error}")
+    may_be_miscounted = (failed_commits(error) or 0) + own == most and own > 1
+    if may_be_miscounted and (jobs is None or getattr(options, "rewrite_all", False) or own >= commits_of(jobs, most)):
+        return Try(counts)  # rewrite_all would rewrite everything again
+    return Try(counts, f"{NOT_COMMITTED} {error}")
 
 
 def _committed_since(run: ActionRun, start: CommitTrail, shape: RewriteWording) -> dict[str, int]:
