@@ -16,8 +16,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.durations import format_duration
+from airflow_snowpack.iceberg import load_table
 from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.iceberg.table_properties import owner_properties
+from airflow_snowpack.inventory import stored_footprints
+from airflow_snowpack.jobs import DrainModeOn, JobAlreadyFinished, JobStatus, check_priority
+from airflow_snowpack.lineage.operation import TableAt
+from airflow_snowpack.lineage.operations import OperationLog
 from airflow_snowpack.maintenance.action import Action, in_order
+from airflow_snowpack.maintenance.action_run import PlanningContext
+from airflow_snowpack.maintenance.actions.remove_orphan_files import RemoveOrphanFiles
 from airflow_snowpack.maintenance.condition import check_condition
 from airflow_snowpack.maintenance.condition_tokens import UnusableCondition
 from airflow_snowpack.maintenance.errors import InvalidOption, InvalidPredicate, PlanTakesNoOptions
@@ -29,9 +37,11 @@ from airflow_snowpack.maintenance.options import (
     table_options,
     usable_actions,
 )
+from airflow_snowpack.maintenance.plan import plan_action, planned_results, reader_for
+from airflow_snowpack.maintenance.table_defaults import options_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import timedelta
 
     from pyiceberg.catalog import Catalog
@@ -91,8 +101,6 @@ class MaintenanceRequest:
         :raises InvalidOption: an option is unknown or unusable, or ``where`` narrows none of the actions.
         :raises InvalidPriority: the priority is out of range.
         """
-        from airflow_snowpack.jobs import check_priority
-
         name = TableName.parse(table, catalog=catalog, catalog_id=catalog_id)
         if (asked := tuple(actions)) == (AUTO,):
             _check_beside_auto(options=options, where=where, only_if_needed=not only_if_needed)
@@ -128,8 +136,6 @@ class MaintenanceRequest:
     @property
     def orphan_age(self) -> timedelta | None:
         """The age from which files are removed as orphans; ``None``: the request removes none."""
-        from airflow_snowpack.maintenance.actions.remove_orphan_files import RemoveOrphanFiles
-
         options = parse_options(Action.REMOVE_ORPHAN_FILES, self.options.get(Action.REMOVE_ORPHAN_FILES, {}))
         assert isinstance(options, RemoveOrphanFiles)
         lists = Action.REMOVE_ORPHAN_FILES in self.actions and not options.removal_id and not options.restore
@@ -167,8 +173,6 @@ def refuse_if_draining(jobs: Jobs, *, owner: str | None = None) -> None:
     :param owner: an active job of this owner may continue in drain mode.
     :raises DrainModeOn: new submissions are refused for now.
     """
-    from airflow_snowpack.jobs import DrainModeOn
-
     state = jobs.drain()
     if state.on and (owner is None or jobs.find_owned(owner) is None):
         raise DrainModeOn(state)
@@ -213,8 +217,6 @@ def submit_own(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, own
     :raises DrainModeOn: a new job is needed; nothing was cancelled.
     :raises TableLocked: for example while the worker of the cancelled job stops.
     """
-    from airflow_snowpack.jobs import JobAlreadyFinished, JobStatus
-
     own = jobs.find_owned(owner)
     if own is not None:
         ranked = own.priority == request.priority or own.status is JobStatus.RUNNING
@@ -233,11 +235,6 @@ def completed_own(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, 
 
     :raises TableNotFound, CatalogUnreachable: from the catalog.
     """
-    from airflow_snowpack.iceberg import load_table
-    from airflow_snowpack.jobs import JobStatus
-    from airflow_snowpack.lineage.operation import TableAt
-    from airflow_snowpack.lineage.operations import OperationLog
-
     job = jobs.last_owned(owner)
     if job is None or job.status is not JobStatus.COMPLETED or job.dry_run or not _is_same(job, request):
         return None
@@ -285,14 +282,13 @@ def claim_own(
 
     :raises DrainModeOn: a new job is needed, or a pending one would start; nothing was changed.
     """
-    from airflow_snowpack.jobs import JobAlreadyFinished, JobStatus
-
     own = jobs.find_owned(owner)
     if own is not None and (own.table != request.table or own.status is JobStatus.PENDING):
         refuse_if_draining(jobs)
     with suppress(JobAlreadyFinished):  # it has ended since it was read
         if own is not None and own.table == request.table:
-            check_options(lambda: catalog, request)
+            if request.depends_on_table:
+                check_options(catalog, request)
             work: dict[str, Any] = {"actions": request.actions, "options": request.options, "plan": request.plan}
             return jobs.take_over(own.job_id, worker_id, owner=owner, **work)
         if own is not None:
@@ -305,7 +301,7 @@ def dry_run(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest, *, submit
 
     :raises DrainModeOn, TableNotFound, CatalogUnreachable, InvalidPredicate: see :func:`submit`.
     """
-    _admit(jobs, catalog, request)
+    refuse_if_draining(jobs)
     results = plan_request(jobs, catalog, request)
     return jobs.record_dry_run(request.table, request.actions, results, **request.rest, submitted_by=submitted_by)
 
@@ -317,17 +313,9 @@ def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> l
     :raises TableNotFound, CatalogUnreachable: from the catalog.
     :raises InvalidPredicate: ``where`` cannot be evaluated.
     """
-    from airflow_snowpack.iceberg import load_table
-    from airflow_snowpack.iceberg.table_properties import owner_properties
-    from airflow_snowpack.inventory import stored_footprints
-    from airflow_snowpack.maintenance.action_run import PlanningContext
-    from airflow_snowpack.maintenance.plan import plan_action, planned_results, reader_for
-    from airflow_snowpack.maintenance.table_defaults import options_for
-
     if request.plan is not None:
         return planned_results(request.plan)
-    table = load_table(catalog, request.table)
-    check_against(table, request.table.dotted, request.options)
+    table = _checked(catalog, request)
     properties = owner_properties(table)
     options = {action: options_for(action, request.options.get(action, {}), properties) for action in request.actions}
     footprints = stored_footprints(jobs.store, request.table)
@@ -337,30 +325,24 @@ def plan_request(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> l
 
 def _admit(jobs: Jobs, catalog: Catalog, request: MaintenanceRequest) -> str:
     """Check the request against the table, and return the table's uuid."""
-    from airflow_snowpack.iceberg import load_table
-
     refuse_if_draining(jobs)
-    table = load_table(catalog, request.table)
-    check_against(table, request.table.dotted, request.options)
-    return str(table.metadata.table_uuid)
+    return check_options(catalog, request)
 
 
-def check_options(catalog: Callable[[], Catalog], request: MaintenanceRequest) -> str | None:
-    """Check the options that depend on the table, before a submit that does not open it otherwise.
+def check_options(catalog: Catalog, request: MaintenanceRequest) -> str:
+    """Check the options of a request against its table, and return the table's uuid.
 
-    :param catalog: connects to the catalog; not called for a request without such options.
-    :returns: the uuid of the table that the options were checked against; ``None`` for a request without such options.
     :raises InvalidPredicate: ``where`` cannot be evaluated. A retry would fail again.
     :raises InvalidOption: the table does not allow another option.
     :raises TableNotFound, CatalogUnreachable: from the catalog.
     """
-    from airflow_snowpack.iceberg import load_table
+    return str(_checked(catalog, request).metadata.table_uuid)
 
-    if not request.depends_on_table:
-        return None
-    table = load_table(catalog(), request.table)
+
+def _checked(catalog: Catalog, request: MaintenanceRequest) -> Table:
+    table = load_table(catalog, request.table)
     check_against(table, request.table.dotted, request.options)
-    return str(table.metadata.table_uuid)
+    return table
 
 
 def _check_beside_auto(**given: object) -> None:

@@ -110,7 +110,7 @@ class Submitter:
     def _check_options(self, request: MaintenanceRequest) -> str | None:
         if not request.depends_on_table:  # only otherwise is the catalog needed, which may not answer
             return None
-        return self.ask_catalog(lambda: check_options(self.inventory.catalog, request))
+        return self.ask_catalog(lambda: check_options(self.inventory.catalog(), request))
 
     def _planned(self, request: MaintenanceRequest) -> MaintenanceRequest:
         planner = self.planner()
