@@ -14,17 +14,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import number, plural, size
+from airflow_snowpack.inventory import ScoreCounts, TableScores
+from airflow_snowpack.jobs import Jobs, RecentJob
 from airflow_snowpack.jobs.action_history import ActionFigures
 from airflow_snowpack.jobs.listing import is_withdrawn
 from airflow_snowpack.jobs.model import JobStatus
 from airflow_snowpack.maintenance.fleet.report import ReportGroup, cause_of
-
-if TYPE_CHECKING:
-    from airflow_snowpack.inventory import ScoreCounts, TableScores
-    from airflow_snowpack.jobs import Jobs, RecentJob
 
 PERIOD = timedelta(hours=24)
 MOST_JOBS = 10_000

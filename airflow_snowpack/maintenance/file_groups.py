@@ -14,16 +14,12 @@ partition, Spark may group its files differently, because it reads manifests in 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from airflow_snowpack.iceberg import LiveDelete, LiveFile
 from airflow_snowpack.maintenance.planning.finding import Estimate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
-
-    from airflow_snowpack.iceberg import LiveDelete, LiveFile
-
 
 File = TypeVar("File", bound="LiveFile | LiveDelete")
 

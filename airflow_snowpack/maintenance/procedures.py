@@ -11,14 +11,12 @@ origin, escaped so that nothing in it can end the comment or be substituted.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.iceberg.names import TableName
 
 
 @dataclass(frozen=True, slots=True)

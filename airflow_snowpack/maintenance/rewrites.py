@@ -20,29 +20,25 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg import MetadataReader
+from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance.action_run import ActionEffect, PlanningContext
-from airflow_snowpack.maintenance.commits import failed_commits, is_conflict, is_refused
+from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, PlanningContext
+from airflow_snowpack.maintenance.commits import Commits, CommitTrail, failed_commits, is_conflict, is_refused
 from airflow_snowpack.maintenance.options import ActionOptions, refused
 from airflow_snowpack.maintenance.plan import reader_for
 from airflow_snowpack.maintenance.planning.commits import commits_of
+from airflow_snowpack.maintenance.procedures import ProcedureCall
 from airflow_snowpack.spark import SparkFailed, SparkInterrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyiceberg.table import Table
-
-    from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.maintenance.action_run import ActionRun
-    from airflow_snowpack.maintenance.commits import Commits, CommitTrail
-    from airflow_snowpack.maintenance.procedures import ProcedureCall
 
 log = logging.getLogger(__name__)
 

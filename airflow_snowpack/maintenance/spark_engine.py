@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,17 +24,18 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import Kind, SnowpackError
-from airflow_snowpack.iceberg import MetadataReader, load_table
+from airflow_snowpack.iceberg import FootprintMemory, MetadataReader, TableName, load_table
 from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.iceberg.table_properties import owner_properties
-from airflow_snowpack.jobs.model import ActionOutcome
+from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job
 from airflow_snowpack.maintenance.action import parse_actions
 from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, ChangeWatch, PlanningContext
 from airflow_snowpack.maintenance.commits import is_conflict, is_refused
 from airflow_snowpack.maintenance.errors import InvalidOption
-from airflow_snowpack.maintenance.options import parse_options
+from airflow_snowpack.maintenance.options import ActionOptions, parse_options
 from airflow_snowpack.maintenance.plan import forbidden
 from airflow_snowpack.maintenance.removals.model import RemovalState
+from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.maintenance.removals.running import JobRemovals
 from airflow_snowpack.maintenance.table_defaults import forbidden_reason, options_for
 from airflow_snowpack.spark import (
@@ -52,16 +54,9 @@ from airflow_snowpack.spark import (
 from airflow_snowpack.spark.memory import session_gb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
-
-    from airflow_snowpack.iceberg import FootprintMemory, TableName
-    from airflow_snowpack.jobs.model import ActionResult, Job
-    from airflow_snowpack.maintenance.options import ActionOptions
-    from airflow_snowpack.maintenance.removals.records import Removals
 
 log = logging.getLogger(__name__)
 

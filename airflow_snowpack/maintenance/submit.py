@@ -11,8 +11,10 @@ draining installation reports that first, so call :func:`refuse_if_draining` bef
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.durations import format_duration
@@ -20,7 +22,7 @@ from airflow_snowpack.iceberg import load_table
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.iceberg.table_properties import owner_properties
 from airflow_snowpack.inventory import stored_footprints
-from airflow_snowpack.jobs import DrainModeOn, JobAlreadyFinished, JobStatus, check_priority
+from airflow_snowpack.jobs import ActionResult, Claim, DrainModeOn, Job, JobAlreadyFinished, Jobs, JobStatus, check_priority
 from airflow_snowpack.lineage.operation import TableAt
 from airflow_snowpack.lineage.operations import OperationLog
 from airflow_snowpack.maintenance.action import Action, in_order
@@ -41,13 +43,8 @@ from airflow_snowpack.maintenance.plan import plan_action, planned_results, read
 from airflow_snowpack.maintenance.table_defaults import options_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import timedelta
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-
-    from airflow_snowpack.jobs import ActionResult, Claim, Job, Jobs
 
 
 AUTO = "auto"

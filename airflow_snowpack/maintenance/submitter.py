@@ -10,24 +10,19 @@ with the same key returns the same job, even when its table was deleted or the c
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import call
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.iceberg import load_table
-from airflow_snowpack.jobs import RequestKey, Submission
+from airflow_snowpack.iceberg import TableName, load_table
+from airflow_snowpack.inventory import Inventory
+from airflow_snowpack.jobs import ActionResult, Job, Jobs, RequestKey, Submission
+from airflow_snowpack.maintenance.planning import Planner
 from airflow_snowpack.maintenance.submit import MaintenanceRequest, check_options, plan_request, refuse_if_draining
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from airflow_snowpack.iceberg import TableName
-    from airflow_snowpack.inventory import Inventory
-    from airflow_snowpack.jobs import ActionResult, Job, Jobs
-    from airflow_snowpack.maintenance.planning import Planner
-    from airflow_snowpack.store import Actor
+from airflow_snowpack.store import Actor
 
 T = TypeVar("T")
 

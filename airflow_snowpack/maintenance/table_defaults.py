@@ -12,21 +12,16 @@ forbidden, with the property as the reason, instead of failing each time.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_snowpack.iceberg import table_properties as iceberg
 from airflow_snowpack.literal import VARIABLE
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.errors import InvalidOption
-from airflow_snowpack.maintenance.options import option_names, parse_options
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from airflow_snowpack.maintenance.options import ActionOptions
+from airflow_snowpack.maintenance.options import ActionOptions, option_names, parse_options
 
 DATA, DELETES = Action.REWRITE_DATA_FILES.value, Action.REWRITE_POSITION_DELETE_FILES.value
 MANIFESTS = Action.REWRITE_MANIFESTS.value

@@ -11,15 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from airflow_snowpack.inventory import TableScores
-from airflow_snowpack.jobs import JobStatus, explain_tables
+from airflow_snowpack.inventory import Inventory, TableScore, TableScores
+from airflow_snowpack.jobs import Jobs, JobStatus, TableExplanation, explain_tables
 from airflow_snowpack.store.paging import Found, search_pages
-
-if TYPE_CHECKING:
-    from airflow_snowpack.inventory import Inventory, TableScore
-    from airflow_snowpack.jobs import Jobs, TableExplanation
 
 MAX_SEARCHED = 500
 """After this many tables a call returns, even if its page has fewer than its limit and more tables match."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import repeat
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from airflow_snowpack.humanize import duration as in_words, number, plural
 from airflow_snowpack.iceberg import DeleteKind, Equalities, LiveDelete, LiveFile, MetadataReader
+from airflow_snowpack.iceberg.health import TableHealth
 from airflow_snowpack.iceberg.health.model import moment
+from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.iceberg.table_properties import DEFAULTS, MAX_REF_AGE, MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, age_of, retention_of
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
@@ -24,6 +27,7 @@ from airflow_snowpack.maintenance.expiry import (
     KEEP_ALL,
     LONG_AGO,
     MAIN,
+    Expiry,
     only_of_expired,
     plan_expiry,
     plan_expiry_of,
@@ -31,27 +35,20 @@ from airflow_snowpack.maintenance.expiry import (
 from airflow_snowpack.maintenance.options import ActionOptions, option, refused
 from airflow_snowpack.maintenance.plan import refused_plan, skip
 from airflow_snowpack.maintenance.planning.commits import dropped_by_commits
-from airflow_snowpack.maintenance.planning.finding import Estimate, Finding, Rate, Threshold
+from airflow_snowpack.maintenance.planning.finding import Estimate, Facts, Finding, Rate, Threshold
 from airflow_snowpack.maintenance.procedures import ProcedureCall, procedure_call
 from airflow_snowpack.maintenance.readers import duration, flag, ids, text, text_map, whole_number
-from airflow_snowpack.maintenance.removals.model import RemovalKind
+from airflow_snowpack.maintenance.removals.model import Removal, RemovalKind
 from airflow_snowpack.maintenance.removals.options import check_removal_options, planned_with
 from airflow_snowpack.maintenance.removals.running import refuse_protected, removals_of, run_removal
 from airflow_snowpack.maintenance.removals.snapshots import Snapshots, planned_snapshots, refuse_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.refs import SnapshotRef
 
-    from airflow_snowpack.iceberg.health import TableHealth
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
-    from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.maintenance.expiry import Expiry
-    from airflow_snowpack.maintenance.planning.finding import Facts
-    from airflow_snowpack.maintenance.removals.model import Removal
     from airflow_snowpack.maintenance.replay.state import Dead, SimulatedTable
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -41,25 +42,21 @@ from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, PlanningContext
 from airflow_snowpack.maintenance.options import ActionOptions, option, refused
 from airflow_snowpack.maintenance.plan import refused_plan, skip
-from airflow_snowpack.maintenance.planning.finding import Rate
+from airflow_snowpack.maintenance.planning.finding import Facts, Finding, Rate
 from airflow_snowpack.maintenance.procedures import ProcedureCall, procedure_call
 from airflow_snowpack.maintenance.readers import duration, flag, one_of, paths, text, text_map, whole_number
 from airflow_snowpack.maintenance.removals.errors import RemovalsNotKept, RemovalTakenOver
-from airflow_snowpack.maintenance.removals.model import RemovalKind
+from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem, RemovalKind
 from airflow_snowpack.maintenance.removals.options import ORPHAN_AGE_FLOOR, check_removal_options, planned_with
 from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard, OrphanFiles
 from airflow_snowpack.maintenance.removals.quarantine import purge, quarantine_settings, restore
 from airflow_snowpack.maintenance.removals.running import JobRemovals, removals_of, run_removal
+from airflow_snowpack.maintenance.writers import TableWriters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
-    from airflow_snowpack.maintenance.planning.finding import Facts, Finding
-    from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem
-    from airflow_snowpack.maintenance.writers import TableWriters
 
 log = logging.getLogger(__name__)
 

@@ -8,16 +8,20 @@ predicate selects alone: if they are sick, the plan selects the whole table, and
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_snowpack.humanize import join, number, plural, size
+from airflow_snowpack.iceberg import LiveDelete, LiveFile, MetadataReader, TableFiles
+from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth
 from airflow_snowpack.iceberg.health.bounds import good_sizes
+from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.iceberg.table_properties import DEFAULTS, FILE_TARGET
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.action_run import ActionEffect, PlanningContext
+from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, PlanningContext
 from airflow_snowpack.maintenance.condition import has_column
 from airflow_snowpack.maintenance.file_groups import NO_LIMIT, FileGroup, SizeBounds, by_partition, estimate_of, in_commits
 from airflow_snowpack.maintenance.options import JobOrder, option, refused
@@ -26,6 +30,7 @@ from airflow_snowpack.maintenance.planning.commits import commits_of
 from airflow_snowpack.maintenance.planning.finding import (
     Cause,
     Estimate,
+    Facts,
     Finding,
     Rate,
     Threshold,
@@ -48,18 +53,10 @@ from airflow_snowpack.maintenance.readers import (
 from airflow_snowpack.maintenance.rewrites import Rewrite, RewriteWording, check_spec, rewrite
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from datetime import datetime
-
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg import LiveDelete, LiveFile, MetadataReader, TableFiles
-    from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
-    from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.maintenance.action_run import ActionRun
-    from airflow_snowpack.maintenance.planning.finding import Facts
     from airflow_snowpack.maintenance.replay.state import SimulatedTable
 
 log = logging.getLogger(__name__)

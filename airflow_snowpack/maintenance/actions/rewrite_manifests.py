@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.humanize import number, plural
 from airflow_snowpack.iceberg.health.bounds import manifest_target
+from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionEffect, PlanningContext
 from airflow_snowpack.maintenance.options import option
 from airflow_snowpack.maintenance.plan import skip
 from airflow_snowpack.maintenance.planning.commits import manifests_left
-from airflow_snowpack.maintenance.planning.finding import Estimate, Finding, Rate, Threshold
+from airflow_snowpack.maintenance.planning.finding import Estimate, Facts, Finding, Rate, Threshold
 from airflow_snowpack.maintenance.procedures import ProcedureCall, procedure_call
 from airflow_snowpack.maintenance.readers import columns, flag, whole_number
 from airflow_snowpack.maintenance.rewrites import Rewrite, RewriteWording, check_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-    from datetime import datetime
-
     from pyiceberg.table import Table
 
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
-    from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.maintenance.planning.finding import Facts
     from airflow_snowpack.maintenance.replay.state import SimulatedTable
 
 SHAPE = RewriteWording(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from airflow_snowpack.humanize import number, plural
 from airflow_snowpack.iceberg import DeleteKind, LiveDelete, TableFiles
+from airflow_snowpack.iceberg.health import PartitionHealth
 from airflow_snowpack.iceberg.health.bounds import delete_target, good_sizes
+from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.iceberg.table_properties import DELETE_GRANULARITY, value_of
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.action_run import ActionEffect, PlanningContext
@@ -25,22 +29,16 @@ from airflow_snowpack.maintenance.file_groups import (
 from airflow_snowpack.maintenance.options import JobOrder, option
 from airflow_snowpack.maintenance.plan import planned, select_files, skip
 from airflow_snowpack.maintenance.planning.commits import commits_of
-from airflow_snowpack.maintenance.planning.finding import Estimate, Finding, Rate, Threshold, of_partitions
+from airflow_snowpack.maintenance.planning.finding import Estimate, Facts, Finding, Rate, Threshold, of_partitions
 from airflow_snowpack.maintenance.planning.where import NotSelectable, where_for
 from airflow_snowpack.maintenance.procedures import ProcedureCall, procedure_call
 from airflow_snowpack.maintenance.readers import flag, one_of, predicate, whole_number
 from airflow_snowpack.maintenance.rewrites import Rewrite, RewriteWording
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-    from datetime import datetime
-
     from pyiceberg.table import Table
 
-    from airflow_snowpack.iceberg.health import PartitionHealth
     from airflow_snowpack.iceberg.metadata_reader import PartitionKey
-    from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.maintenance.planning.finding import Facts
     from airflow_snowpack.maintenance.replay.history import Key
     from airflow_snowpack.maintenance.replay.state import SimulatedTable
 

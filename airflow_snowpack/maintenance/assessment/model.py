@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import number, plural, size
+from airflow_snowpack.iceberg.health import ScorePart, TableHealth
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.options import rewrites_files
-from airflow_snowpack.maintenance.planning import Estimate
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from airflow_snowpack.iceberg.health import ScorePart, TableHealth
-    from airflow_snowpack.maintenance.planning import Decision
+from airflow_snowpack.maintenance.planning import Decision, Estimate
 
 
 class State(StrEnum):

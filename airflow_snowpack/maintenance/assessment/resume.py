@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.iceberg.health import HealthBounds, TableHealth
 from airflow_snowpack.iceberg.health.encoding import FORMAT, decode, encode
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class UnusableResumeFile(SnowpackError, kind=Kind.INVALID):

@@ -7,12 +7,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.humanize import sentence, timestamp
-from airflow_snowpack.iceberg import load_table, read_health
+from airflow_snowpack.iceberg import TableHealth, TableName, load_table, read_health
 from airflow_snowpack.iceberg.catalog import unreadable_errors
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableUnreadable
 from airflow_snowpack.iceberg.health import score
@@ -21,18 +22,13 @@ from airflow_snowpack.iceberg.table_properties import owner_properties
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.actions.expire_snapshots import ExpireSnapshots
 from airflow_snowpack.maintenance.assessment.model import Assessment, TableAssessment, ranked
-from airflow_snowpack.maintenance.planning import Cause, Estimate, plan_table
+from airflow_snowpack.maintenance.assessment.resume import ResumeFile
+from airflow_snowpack.maintenance.planning import Cause, Estimate, TablePlan, plan_table
+from airflow_snowpack.maintenance.policies import Policies, TablePolicy
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-
-    from airflow_snowpack.iceberg import TableHealth, TableName
-    from airflow_snowpack.maintenance.assessment.resume import ResumeFile
-    from airflow_snowpack.maintenance.planning import TablePlan
-    from airflow_snowpack.maintenance.policies import Policies, TablePolicy
 
 CONCURRENCY = 8
 """How many tables are read at a time by default."""

@@ -8,18 +8,13 @@ one per commit.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
+from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth, TableHealth
 from airflow_snowpack.iceberg.health.bounds import manifest_target
 from airflow_snowpack.iceberg.table_properties import MANIFEST_MERGE, MERGED_FROM, value_of
 from airflow_snowpack.maintenance.action import Action
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from airflow_snowpack.iceberg.health import FileCounts, PartitionHealth, TableHealth
-    from airflow_snowpack.maintenance.planning.finding import Facts, Finding
+from airflow_snowpack.maintenance.planning.finding import Facts, Finding
 
 KINDS: Mapping[str, str] = {Action.REWRITE_DATA_FILES: "data", Action.REWRITE_POSITION_DELETE_FILES: "delete"}
 """The kind of manifests that a rewrite changes."""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.action import in_order
 from airflow_snowpack.maintenance.planning.finding import Cause, Estimate, Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from airflow_snowpack.iceberg.names import TableName
-    from airflow_snowpack.maintenance.submit import MaintenanceRequest
+from airflow_snowpack.maintenance.submit import MaintenanceRequest
 
 
 class ActionVerdict(StrEnum):

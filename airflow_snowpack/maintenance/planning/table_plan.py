@@ -8,30 +8,22 @@ files keeps those that an active writer may still commit.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from airflow_snowpack.humanize import duration, timestamp
-from airflow_snowpack.iceberg.health import score
+from airflow_snowpack.iceberg.health import TableHealth, score
 from airflow_snowpack.jobs.action_history import ActionHistory
 from airflow_snowpack.maintenance.action import in_order
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import parse_options
-from airflow_snowpack.maintenance.planning.finding import Cause, Facts
+from airflow_snowpack.maintenance.planning.finding import Cause, Estimate, Facts, Finding
 from airflow_snowpack.maintenance.planning.model import ActionVerdict, Decision, TablePlan
+from airflow_snowpack.maintenance.policies import ActionPolicy, TablePolicy
 from airflow_snowpack.maintenance.table_defaults import LEFT_TO_TABLE, table_defaults
-from airflow_snowpack.maintenance.writers import CLEAR
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
-
-    from airflow_snowpack.iceberg.health import TableHealth
-    from airflow_snowpack.maintenance.planning.finding import Estimate, Finding
-    from airflow_snowpack.maintenance.policies import ActionPolicy, TablePolicy
-    from airflow_snowpack.maintenance.writers import TableWriters
+from airflow_snowpack.maintenance.writers import CLEAR, TableWriters
 
 NO_HISTORY = ActionHistory()
 SESSION_GB = 4.0

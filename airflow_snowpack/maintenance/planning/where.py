@@ -11,17 +11,14 @@ by one partition. If no predicate selects the partitions, :class:`NotSelectable`
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from airflow_snowpack.iceberg.health import PartitionHealth, SpecField
 from airflow_snowpack.maintenance.condition import MOST_CONDITIONS
+from airflow_snowpack.maintenance.planning.finding import Facts
 from airflow_snowpack.maintenance.readers import MAX_PREDICATE, MAX_TEXT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from airflow_snowpack.iceberg.health import PartitionHealth, SpecField
-    from airflow_snowpack.maintenance.planning.finding import Facts
 
 VOID = "void"
 FUNCTIONS = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
