@@ -10,12 +10,12 @@ table.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.maintenance.policies.errors import InvalidPolicies, PoliciesNotFound, fault
-from airflow_snowpack.maintenance.policies.merging import Merged, add_properties, merge_rules
-from airflow_snowpack.maintenance.policies.model import TablePolicy
+from airflow_snowpack.maintenance.policies.merging import merge
 from airflow_snowpack.maintenance.policies.properties import is_relevant
 from airflow_snowpack.maintenance.table_defaults import relevant, table_defaults
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from airflow_snowpack.iceberg.names import TableName
+    from airflow_snowpack.maintenance.policies.model import TablePolicy
     from airflow_snowpack.maintenance.policies.rule import Rule
 
     _Properties = frozenset[tuple[str, str]]
@@ -46,8 +47,7 @@ class Policies:
         for number, rule in enumerate(self.rules):
             for pattern in rule.patterns:
                 self._by_database[pattern.database].append((pattern.matches, pattern.specificity, number))
-        self._of_rules: dict[tuple[tuple[int, ...], _Properties], Merged] = {}
-        self._fields: dict[tuple[tuple[int, ...], _Properties, _Properties], dict[str, Any]] = {}
+        self._merged: dict[tuple[tuple[int, ...], _Properties, _Properties], TablePolicy] = {}
 
     @classmethod
     def load(cls, path: Path | str, *, only_tables: bool = False) -> Policies:
@@ -77,12 +77,11 @@ class Policies:
         rules = self.matching(table)
         own = frozenset((name, text) for name, text in properties.items() if is_relevant(name))
         key = rules, relevant(properties), own
-        if key not in self._fields:
-            if len(self._fields) >= REMEMBERED:
-                self._fields.clear()
-                self._of_rules.clear()
-            self._fields[key] = self._merge(*key)
-        return TablePolicy(table=table, **self._fields[key])
+        if key not in self._merged:
+            if len(self._merged) >= REMEMBERED:
+                self._merged.clear()
+            self._merged[key] = merge(table, [self.rules[number] for number in rules], table_defaults(properties), own)
+        return replace(self._merged[key], table=table)
 
     def excludes(self, table: TableName) -> bool:
         """Return whether the rules exclude the table from maintenance, whatever its properties are."""
@@ -115,13 +114,6 @@ class Policies:
         """Return the patterns to compare a table's name with, each with its specificity and its rule's position."""
         database = table.database.partition(".")[0]
         return [*self._by_database.get(database, ()), *self._by_database.get(None, ())]
-
-    def _merge(self, rules: tuple[int, ...], of_iceberg: _Properties, own: _Properties) -> dict[str, Any]:
-        below = rules, of_iceberg
-        if below not in self._of_rules:
-            self._of_rules[below] = merge_rules((self.rules[number] for number in rules), table_defaults(dict(of_iceberg)))
-        merged = self._of_rules[below]
-        return (add_properties(merged, own) if own else merged).fields
 
 
 def _load_python(path: Path) -> Policies:

@@ -142,3 +142,11 @@ class TestProperties:
         assert merged.actions["rewrite_data_files"].enabled
         assert "min_file_size_bytes" in merged.problems[0].message
         assert str(merged.origin("rewrite_data_files.options.target_file_size_bytes")).startswith("rule '**'")
+
+    def test_below_a_size_that_does_not_fit_the_rules_the_size_of_iceberg_s_property_holds(self) -> None:
+        rule = Rule("**", actions={"rewrite_data_files": {"options": {"min_file_size_bytes": 4000}}})
+        sizes = {"snowpack.target_file_size_bytes": "1000", "write.target-file-size-bytes": "5000"}
+        merged = Policies([rule]).of(PAGE_VIEWS, sizes)
+        assert merged.bounds.target_file_size_bytes == 5000
+        origin = merged.origin("rewrite_data_files.options.target_file_size_bytes")
+        assert str(origin) == "table property write.target-file-size-bytes"
