@@ -17,11 +17,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from airflow_snowpack.humanize import join
 from airflow_snowpack.iceberg import table_properties as iceberg
 from airflow_snowpack.literal import VARIABLE
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import ActionOptions, option_names, parse_options
+from airflow_snowpack.maintenance.policies.model import TableProblem
 
 DATA, DELETES = Action.REWRITE_DATA_FILES.value, Action.REWRITE_POSITION_DELETE_FILES.value
 MANIFESTS = Action.REWRITE_MANIFESTS.value
@@ -76,20 +78,6 @@ properties set, so that the owner's changes since the plan count.
 
 
 @dataclass(frozen=True, slots=True)
-class PropertyProblem:
-    """A property with an unusable value.
-
-    :param reason: a part of a sentence that names the property.
-    :param stopped: the actions that cannot run until it is corrected.
-    """
-
-    name: str
-    value: str
-    reason: str
-    stopped: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class TableDefaults:
     """The settings from a table's properties.
 
@@ -100,7 +88,7 @@ class TableDefaults:
     """
 
     values: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
-    problems: tuple[PropertyProblem, ...] = ()
+    problems: tuple[TableProblem, ...] = ()
     forbidden: Mapping[str, str] = field(default_factory=dict)
     forbidden_by: Mapping[str, str] = field(default_factory=dict)
 
@@ -130,7 +118,7 @@ def table_defaults(properties: Mapping[str, str]) -> TableDefaults:
 def _defaults_of(given: Collection[tuple[str, str]]) -> TableDefaults:
     properties = dict(given)
     values: dict[str, tuple[Any, str]] = {}
-    problems: list[PropertyProblem] = []
+    problems: list[TableProblem] = []
     forbidden: dict[str, str] = {}
     by: dict[str, str] = {}
     for name, prop in PROPERTIES.items():
@@ -140,7 +128,8 @@ def _defaults_of(given: Collection[tuple[str, str]]) -> TableDefaults:
         if problem is not None:
             reason = f"the table property {name} = {properties[name][:80]!r} cannot be used: {problem}"
             stopped = {*prop.unusable, *(() if iceberg.is_number(properties[name], _most(name)) else prop.unreadable)}
-            problems.append(PropertyProblem(name, properties[name], reason, tuple(sorted(stopped))))
+            instead = f"{join(sorted(stopped))} cannot run until it is corrected." if stopped else "The value below it holds."
+            problems.append(TableProblem(name, properties[name], f"{reason[0].upper()}{reason[1:]}. {instead}"))
             forbidden |= dict.fromkeys(stopped, reason)
             by |= dict.fromkeys(stopped, name)
         if prop.path and not stopped:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.humanize import join
 from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import action_class, parse_options, policy_readers, usable_actions
 from airflow_snowpack.maintenance.policies.definitions import DEFAULT_CADENCE, Given
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.options import ActionOptions
     from airflow_snowpack.maintenance.policies.rule import Rule
-    from airflow_snowpack.maintenance.table_defaults import PropertyProblem
 
 
 def merge(table: TableName, rules: Iterable[Rule], defaults: TableDefaults, properties: Iterable[tuple[str, str]]) -> TablePolicy:
@@ -72,7 +70,7 @@ class _Merge:
             None if skip is None else skip.value,
             **{path: values[path].value for path in ("frozen_until", "quiet", "max_rewrite_bytes") if path in values},
             origins=origins,
-            problems=(*map(_problem, self.defaults.problems), *self.own.problems, *self.conflicts),
+            problems=(*self.defaults.problems, *self.own.problems, *self.conflicts),
             forbidden=self.forbidden,
             ruled=frozenset(path for path, each in values.items() if not each.of_iceberg and each.value is not None),
             of_table=OF_TABLE_ALONE | {path: values[path].value for path in OF_TABLE_ALONE if path in values},
@@ -151,12 +149,6 @@ def _unfit_problem(action: str, unfit: Sequence[str], values: Mapping[str, Given
         "that rules or snowpack.* properties set. Correct one of them."
     )
     return TableProblem(str(given.origin).removeprefix("table property "), str(given.value), message)
-
-
-def _problem(problem: PropertyProblem) -> TableProblem:
-    reason = problem.reason[0].upper() + problem.reason[1:]
-    stopped = f"{join(problem.stopped)} cannot run until it is corrected." if problem.stopped else "The value below it holds."
-    return TableProblem(problem.name, problem.value, f"{reason}. {stopped}")
 
 
 def _origin(name: str) -> ValueOrigin:
