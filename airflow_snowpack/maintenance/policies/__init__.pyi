@@ -1,3 +1,4 @@
+from .definitions import policies_schema as policies_schema
 from .errors import (
     InvalidPolicies as InvalidPolicies,
     PoliciesNotFound as PoliciesNotFound,
@@ -5,8 +6,6 @@ from .errors import (
     Problem as Problem,
 )
 from .explanation import PolicyValue as PolicyValue, values_of as values_of
-from .file import PoliciesFile as PoliciesFile
-from .json_schema import policies_schema as policies_schema
 from .lint import TableFacts as TableFacts, lint as lint
 from .model import (
     ActionPolicy as ActionPolicy,
@@ -14,5 +13,5 @@ from .model import (
     TableProblem as TableProblem,
     ValueOrigin as ValueOrigin,
 )
-from .policies import Policies as Policies
+from .policies import Policies as Policies, PoliciesFile as PoliciesFile
 from .rule import Rule as Rule

@@ -1,4 +1,4 @@
-"""The keys of a rule, and the defaults.
+"""The keys of a rule, their defaults, and the JSON Schema of ``policies.yaml`` from them.
 
 Rules and table properties are stored flat: one value per dotted path, such as ``expire_snapshots.options.max_age``.
 """
@@ -6,14 +6,14 @@ Rules and table properties are stored flat: one value per dotted path, such as `
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.daily_window import DailyWindow, check_zone, parse_minute
-from airflow_snowpack.maintenance.options import action_class, policy_readers
+from airflow_snowpack.maintenance.options import action_class, policy_readers, usable_actions
 from airflow_snowpack.maintenance.policies.model import ValueOrigin
-from airflow_snowpack.maintenance.readers import described, duration, flag, literal, text, whole_number
+from airflow_snowpack.maintenance.readers import described, duration, flag, literal, schema_of, text, whole_number
 from airflow_snowpack.sizes import parse_bytes
 
 if TYPE_CHECKING:
@@ -26,8 +26,16 @@ WINDOW_SCHEMA = {
     "type": "string",
     "pattern": r"^[0-2][0-9]:[0-5][0-9] *- *[0-2][0-9]:[0-5][0-9]( +[A-Za-z0-9_+/-]+)?$",
 }
-
-
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+ALL = r"\*\*"
+OF_LEVEL = rf"({ALL}|\*|\*?[A-Za-z0-9_-]+(\*[A-Za-z0-9_-]+)*\*?)"
+PATTERN = {
+    "type": "string",
+    "pattern": rf"^({ALL}|{OF_LEVEL}(\.{OF_LEVEL})+)$",
+    "description": 'A pattern of table names: "analytics.*"; "*" matches within a level, "**" any number of levels.',
+}
+PATTERNS = {"anyOf": [PATTERN, {"type": "array", "items": PATTERN, "minItems": 1}]}
+NONE_OR_PATTERNS = {"anyOf": [PATTERN, {"type": "array", "items": PATTERN}]}
 LAST_YEAR = 9999
 """Times in this year may have no equivalent in another time zone."""
 MOMENT_SCHEMA = r"^(?!9999)\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)$"
@@ -176,3 +184,42 @@ def unknown(what: str, word: str, known: Iterable[str]) -> str:
     near = nearest(word, names)
     hint = f"did you mean {near!r}?" if near else f"use {', '.join(names)}."
     return f"{what} {word[:80]!r} is not known; {hint}"
+
+
+def policies_schema() -> dict[str, Any]:
+    """Return the JSON Schema, with the actions of this installation, for completion and validation in editors.
+
+    A rule accepts what the schema allows, apart from what a schema cannot express, such as the names of time zones.
+    """
+    hint = "It holds for each action without its own."
+    for_all = {name: replace(key, doc=f"{key.doc} {hint}") for name, key in EACH_ACTION.items()}
+    values = {name: _schema(key) for name, key in (TABLE_KEYS | for_all).items()}
+    values["actions"] = _object({action: {"$ref": f"#/$defs/{action}"} for action in usable_actions()})
+    tables = {"tables": PATTERNS | {"description": "The tables that the rule is for."}}
+    exclude = {"exclude": NONE_OR_PATTERNS | {"description": "Tables that the rule leaves alone."}}
+    rule = _object(tables | exclude | values) | {"required": ["tables"]}
+    top = {
+        "default": _object(values) | {"description": "What holds for every table, below all rules."},
+        "rules": {"type": ["array", "null"], "items": rule, "description": "The most specific rule that sets a value wins."},
+    }
+    return {
+        "$schema": DIALECT,
+        "title": "Policies of airflow-snowpack",
+        **_object(top),
+        "type": ["object", "null"],
+        "$defs": {action: _schema(section_of(action)) for action in usable_actions()},
+    }
+
+
+def _schema(key: Key | Section) -> dict[str, Any]:
+    if isinstance(key, Section):
+        return _object({name: _schema(each) for name, each in key.keys.items()}) | {"description": key.doc}
+    schema = schema_of(key.read)
+    if key.nullable and schema:
+        schema = {"anyOf": [schema, {"type": "null"}]}
+    described = {"description": key.doc or None, "default": key.default}
+    return schema | {name: value for name, value in described.items() if value is not None}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "additionalProperties": False}
