@@ -263,8 +263,8 @@ class Removals:
             planned_here = found.state is RemovalState.PLANNED and found.planned_by_job == job_id
             if not planned_here and found.state not in (RemovalState.APPROVED, RemovalState.DELETING):
                 raise RemovalNotPossible(found, "run")
-            others = found.job_id != job_id and _is_live(conn, found.job_id, found.attempt_id)
-            if found.state is RemovalState.DELETING and others:
+            of_other = found.state is RemovalState.DELETING and found.job_id != job_id
+            if of_other and _is_live(conn, found.job_id, found.attempt_id):
                 raise RemovalNotPossible(found, "run")
             fence = {"state": RemovalState.DELETING.value, "job_id": job_id, "attempt_id": attempt_id, "error": None}
             started = {"started_at": found.started_at or now, "ended_at": None}
