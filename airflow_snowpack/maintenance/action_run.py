@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import FootprintMemory, MetadataReader
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.procedures import ProcedureCall
-    from airflow_snowpack.maintenance.removals.running import JobRemovals
+    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
     from airflow_snowpack.spark import SparkWork
 
 

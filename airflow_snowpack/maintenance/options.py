@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, PlanningContext
     from airflow_snowpack.maintenance.planning.finding import Facts, Finding, Threshold
     from airflow_snowpack.maintenance.readers import Reader
-    from airflow_snowpack.maintenance.removals.running import JobRemovals
+    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
     from airflow_snowpack.maintenance.replay.state import SimulatedTable
     from airflow_snowpack.maintenance.writers import TableWriters
 

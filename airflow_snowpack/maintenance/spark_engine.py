@@ -35,8 +35,8 @@ from airflow_snowpack.maintenance.errors import InvalidOption
 from airflow_snowpack.maintenance.options import ActionOptions, parse_options
 from airflow_snowpack.maintenance.plan import forbidden
 from airflow_snowpack.maintenance.removals.model import RemovalState
+from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 from airflow_snowpack.maintenance.removals.records import Removals
-from airflow_snowpack.maintenance.removals.running import JobRemovals
 from airflow_snowpack.maintenance.table_defaults import forbidden_reason, options_for
 from airflow_snowpack.spark import (
     ConnectServer,

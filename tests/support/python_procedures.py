@@ -23,8 +23,8 @@ from airflow_snowpack.iceberg.locations import normalise
 from airflow_snowpack.maintenance.action_run import ActionRun
 from airflow_snowpack.maintenance.expiry import Expiry, only_of_expired
 from airflow_snowpack.maintenance.procedures import ProcedureCall
+from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 from airflow_snowpack.maintenance.removals.records import Removals
-from airflow_snowpack.maintenance.removals.running import JobRemovals
 from airflow_snowpack.spark import SparkWork
 
 if TYPE_CHECKING:

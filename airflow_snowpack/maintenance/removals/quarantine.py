@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.iceberg.quarantine import Quarantine
     from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem
-    from airflow_snowpack.maintenance.removals.running import JobRemovals
+    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 
 log = logging.getLogger(__name__)
 

@@ -44,6 +44,7 @@ from airflow_snowpack.maintenance.options import parse_options
 from airflow_snowpack.maintenance.removals import orphan_files
 from airflow_snowpack.maintenance.removals.errors import NothingInQuarantine, RemovalNotPossible
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, Removal, RemovalItem, RemovalKind, RemovalState
+from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard, OrphanFiles
 from airflow_snowpack.maintenance.removals.quarantine import (
     ALL,
@@ -57,7 +58,7 @@ from airflow_snowpack.maintenance.removals.quarantine import (
 )
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.maintenance.removals.request import restore_table_request
-from airflow_snowpack.maintenance.removals.running import JobRemovals, carry_out
+from airflow_snowpack.maintenance.removals.running import carry_out
 from airflow_snowpack.maintenance.submit import MaintenanceRequest
 from airflow_snowpack.spark import SparkInterrupted, SparkWork
 from airflow_snowpack.store import Actor, AuditTrail, Store, open_store

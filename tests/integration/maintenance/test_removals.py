@@ -27,8 +27,9 @@ from airflow_snowpack.maintenance.removals.model import (
     RemovalKind,
     RemovalState,
 )
+from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 from airflow_snowpack.maintenance.removals.records import Removals
-from airflow_snowpack.maintenance.removals.running import JobRemovals, carry_out
+from airflow_snowpack.maintenance.removals.running import carry_out
 from airflow_snowpack.maintenance.removals.snapshots import Snapshots, planned_snapshots
 from airflow_snowpack.spark import SparkWork
 from airflow_snowpack.store import Actor, AuditTrail, Store, open_store

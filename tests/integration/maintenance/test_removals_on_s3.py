@@ -24,9 +24,10 @@ from airflow_snowpack.installation import Installation
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action_run import ActionRun
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalKind, RemovalState
+from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 from airflow_snowpack.maintenance.removals.orphan_files import OUTSIDE, REPLACED, UNKNOWN_TIME, ForeignGuard, OrphanFiles
 from airflow_snowpack.maintenance.removals.quarantine import quarantine_settings, restore
-from airflow_snowpack.maintenance.removals.running import JobRemovals, carry_out
+from airflow_snowpack.maintenance.removals.running import carry_out
 from airflow_snowpack.spark import SparkWork
 from airflow_snowpack.store import Actor, open_store
 
