@@ -69,7 +69,7 @@ class RowsSource:
             for batch in batches:
                 spool.add(batch)
             spool.close()
-            pool = ShardPool(SpooledRun(storage, run_id, plan, folder), tries=1 + spec.shard_retry)
+            pool = ShardPool(SpooledRun(storage, run_id, plan, folder, spool.chunks), tries=1 + spec.shard_retry)
             processes = min(sharding.num_shards, spec.processes or os.cpu_count() or 1)
             pool.write(range(sharding.num_shards), processes, interrupt.stop)
         return BuildInput.of(plan.schema, spec.key, self.sources)

@@ -3,7 +3,7 @@
     spool = Spool(folder, schema, Placing(Sharding.hash(8), KeyType.STRING), "tail_number")
     for batch in batches: spool.add(batch)
     spool.close()
-    ShardPool(SpooledRun(storage, run_id, plan, folder), tries=3).write(range(8), processes=2)
+    ShardPool(SpooledRun(storage, run_id, plan, folder, spool.chunks), tries=3).write(range(8), processes=2)
 
 Rows are collected into chunks of about 100 MB. Each chunk is sorted by shard and written as one Arrow file, beside the row
 numbers at which its shards begin: 10,000 shards need no more files than one, and the writer of a shard reads only its part. Tasks
@@ -43,7 +43,7 @@ from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, write
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 100 * 1024 * 1024
-ROWS, BEGINS = "chunk-*.arrow", ".npy"
+BEGINS = ".npy"
 STOP_CHECK_S = 0.1
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=1), timedelta(seconds=4)
 # Not "-m", which would load this module again under another name; "-P", because the current folder may hold any file.
@@ -55,6 +55,7 @@ class Spool:
 
     :param folder: an empty local folder with space for all rows.
     :param chunk_bytes: the size of the rows to buffer in memory.
+    :ivar chunks: how many files of rows were written.
     :raises InvalidBuild: the sharding is by an expression, which only Spark can evaluate, or by a column that does not exist.
     """
 
@@ -75,7 +76,7 @@ class Spool:
         self._chunk_bytes = chunk_bytes
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
-        self._chunks = 0
+        self.chunks = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows.
@@ -107,19 +108,26 @@ class Spool:
         order = np.argsort(shards, kind="stable")
         placed = table.take(pa.array(order)).combine_chunks()
         begins = np.searchsorted(shards[order], np.arange(self._placing.sharding.num_shards + 1))
-        path = self._folder / f"chunk-{self._chunks:05d}.arrow"
+        path = _chunk(self._folder, self.chunks)
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, self._schema) as writer:
             writer.write_table(placed)
         np.save(path.with_suffix(BEGINS), begins)
-        self._chunks += 1
+        self.chunks += 1
         self._pending, self._pending_bytes = [], 0
 
 
-def spooled_rows(folder: Path, shard_id: int, key_column: str, batch_size: int) -> Iterator[pa.RecordBatch]:
-    """Yield a shard's spooled rows, sorted by key; all of them are in memory meanwhile."""
-    parts = [_rows_in_chunk(path, shard_id) for path in sorted(folder.glob(ROWS))]
+def spooled_rows(folder: Path, chunks: int, shard_id: int, key_column: str, batch_size: int) -> Iterator[pa.RecordBatch]:
+    """Yield a shard's rows from the files of a :class:`Spool`, sorted by key; all of them are in memory meanwhile.
+
+    :raises FileNotFoundError: a file was removed.
+    """
+    parts = [_rows_in_chunk(_chunk(folder, number), shard_id) for number in range(chunks)]
     if parts:
         yield from pa.concat_tables(parts).sort_by(key_column).to_batches(batch_size)
+
+
+def _chunk(folder: Path, number: int) -> Path:
+    return folder / f"chunk-{number:05d}.arrow"
 
 
 def _rows_in_chunk(path: Path, shard_id: int) -> pa.Table:
@@ -130,17 +138,18 @@ def _rows_in_chunk(path: Path, shard_id: int) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class SpooledRun:
-    """A run whose rows are spooled in ``folder``."""
+    """A run whose rows a :class:`Spool` wrote to ``folder``, in as many files as ``chunks``."""
 
     storage: Storage
     run_id: str
     plan: ShardPlan
     folder: Path
+    chunks: int
 
     def write(self, shard_id: int, attempt: int) -> ShardAttemptResult:
         """Write an attempt at a shard, in a new folder."""
         place = AttemptPlace(self.run_id, shard_id, attempt, uuid4().hex)
-        batches = spooled_rows(self.folder, shard_id, self.plan.key_column, self.plan.batch_size)
+        batches = spooled_rows(self.folder, self.chunks, shard_id, self.plan.key_column, self.plan.batch_size)
         return write_attempt(self.storage, place, self.plan, batches)
 
 

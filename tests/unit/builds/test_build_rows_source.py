@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -132,12 +133,24 @@ def test_many_shards_need_few_files(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 4
     expected = Counter(placing.shards(table.column("id").combine_chunks()).to_pylist())
     for shard_id in (0, 1, 17, 1000, 9_999):
-        rows = pa.Table.from_batches(spooled_rows(tmp_path, shard_id, "id", 3), SCHEMA).to_pylist()
+        rows = pa.Table.from_batches(spooled_rows(tmp_path, spool.chunks, shard_id, "id", 3), SCHEMA).to_pylist()
         assert len(rows) == expected[shard_id]
         assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
         assert all(row["name"] == f"n{row['id']}" for row in rows)
         assert {hash_shard(row["id"], KeyType.INTEGER, 10_000) for row in rows} <= {shard_id}
     assert sum(expected.values()) == 100_000
+
+
+def test_rows_that_vanish_from_the_local_disk_fail_their_shard_instead_of_leaving_it_empty(tmp_path: Path) -> None:
+    folder, set_ = tmp_path / "spool", Storage(tmp_path / "set")
+    folder.mkdir()
+    spool = Spool(folder, SCHEMA, Placing(Sharding.hash(1), KeyType.INTEGER), "id")
+    spool.add(pa.record_batch({"id": [1], "name": ["a"]}, SCHEMA))
+    spool.close()
+    shutil.rmtree(folder)
+    with pytest.raises(ShardFailed, match="No such file or directory"):
+        ShardPool(SpooledRun(set_, "r1", ShardPlan(SCHEMA, "id"), folder, spool.chunks), tries=1).write([0], 1)
+    assert attempts(set_) == []
 
 
 def test_dictionaries_batches_and_tables_give_the_same_rows() -> None:
@@ -183,7 +196,8 @@ def write_with_pauses(storage: Storage, folder: Path, *, num_shards: int, tries:
     spool = Spool(folder, table.schema, Placing(sharding, KeyType.INTEGER), "id")
     spool.add(table.to_batches()[0])
     spool.close()
-    pool = ShardPool(SpooledRun(storage, "r1", ShardPlan(table.schema, "id"), folder), tries=tries, pause=naps.append)
+    run = SpooledRun(storage, "r1", ShardPlan(table.schema, "id"), folder, spool.chunks)
+    pool = ShardPool(run, tries=tries, pause=naps.append)
     with suppress(ShardFailed):
         pool.write(range(num_shards), 1)
     return naps
