@@ -17,7 +17,7 @@ CLASSES := .state/spark-classes.jsa
 ARCHIVE_CLASSES = @mkdir -p .state; [ $(CLASSES) -nt $(READY) ] || \
 	$(BIN)/python tests/support/class_archive.py $(CLASSES) > .state/spark-classes.log 2>&1 &
 
-.PHONY: help demo test soak unit check lint types imports language site format images docs bench airflow constraints clean
+.PHONY: help demo test soak matrix unit check lint types imports language site format images docs bench airflow constraints clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -34,6 +34,10 @@ test: $(READY) ## unit, integration and system tests, four at a time; TESTS=path
 soak: $(READY) ## long randomized and crash tests; the report goes to benchmarks/SOAK.md
 	$(ARCHIVE_CLASSES)
 	SNOWPACK_SOAK=1 $(BIN)/python -m pytest --numprocesses 3 --timeout 21600 $(TESTS)
+
+matrix: $(READY) ## the tests of each engine, catalog and storage; the table goes to docs/compatibility.md
+	$(ARCHIVE_CLASSES)
+	SNOWPACK_MATRIX=1 $(BIN)/python -m pytest --numprocesses 2 --timeout 3600 $(TESTS)
 
 unit: $(READY) ## the tests that need no JVM and no server
 	$(BIN)/python -m pytest tests/unit

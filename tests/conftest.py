@@ -74,6 +74,7 @@ REPOSITORY = Path(__file__).parent.parent
 
 # For this run alone, and not for those that its tests start.
 FAILED_TESTS = os.environ.pop("SNOWPACK_FAILED_TESTS", None)
+MATRIX = os.environ.get("SNOWPACK_MATRIX") == "1"
 STARTED = time.monotonic()
 if SOAK:
     from soak_report import commit
@@ -91,10 +92,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A soak run is the tests of the promises; no other run has those that are too long for it."""
+    """A soak run is the tests of the promises, and that of the matrix those of its cells; others leave out what is too long."""
+    from matrix import mark_cells
     from promises import promise_of
 
+    mark_cells(items)
+
     def belongs(item: pytest.Item) -> bool:
+        if MATRIX:
+            return item.get_closest_marker("cell") is not None
         return promise_of(item.nodeid) is not None if SOAK else item.get_closest_marker("soak_only") is None
 
     left_out = [item for item in items if not belongs(item)]
@@ -133,6 +139,10 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int) -> None:
     terminalreporter.write_line("\n".join(skipped_lines(terminalreporter.stats.get("skipped", []))))
     if SOAK:
         _report_soak(terminalreporter)
+    if MATRIX and _is_whole(terminalreporter):
+        from matrix import write_matrix
+
+        write_matrix(report for found in terminalreporter.stats.values() for report in found if hasattr(report, "when"))
 
 
 def _report_soak(terminalreporter: Any) -> None:
@@ -143,10 +153,15 @@ def _report_soak(terminalreporter: Any) -> None:
     lines, measured = soak_lines(reports), measured_lines(reports)
     terminalreporter.section("promises")
     terminalreporter.write_line("\n".join([*lines, *measured]))
-    config, session = terminalreporter.config, terminalreporter._session
-    is_whole = not (config.option.keyword or config.option.markexpr) and config.args == config.getini("testpaths")
-    if is_whole and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+    if _is_whole(terminalreporter):
         write_report(lines, measured, COMMIT, timedelta(seconds=time.monotonic() - STARTED))
+
+
+def _is_whole(terminalreporter: Any) -> bool:
+    """Whether all tests were selected and the run came to its end."""
+    config, session = terminalreporter.config, terminalreporter._session
+    is_selection = config.option.keyword or config.option.markexpr or config.args != config.getini("testpaths")
+    return not is_selection and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

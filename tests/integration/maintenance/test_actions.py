@@ -16,6 +16,7 @@ from airflow_snowpack.maintenance.rewrites import _try
 from airflow_snowpack.spark import SparkWork
 
 
+@pytest.mark.cell("Local Spark", "SQL", "local files")
 def test_the_five_actions_make_a_fragmented_table_healthy_and_keep_its_rows(world: SparkWorld) -> None:
     name = world.fragmented()
     before, first = world.content(name), world.table(name).current_snapshot()
@@ -82,6 +83,7 @@ def test_an_empty_table_without_a_snapshot_is_fine(world: SparkWorld) -> None:
     assert {world.run(name, action).outcome for action in Action} == {ActionOutcome.SUCCEEDED}
 
 
+@pytest.mark.cell("Local Spark", "SQL", "local files")
 def test_a_rewrite_takes_only_the_partition_of_its_predicate_and_its_commit_alone_carries_the_job(world: SparkWorld) -> None:
     name = world.fragmented(deletes=0)
     job = world.job(name, rewrite_data_files={"where": "part = 0"})

@@ -147,6 +147,7 @@ def test_without_another_try_a_lost_rewrite_is_a_conflict_and_the_writer_wins(wo
     assert world.value(f"SELECT count(*) FROM {name.quoted}") == new_rows(world, name) == 2
 
 
+@pytest.mark.cell("Local Spark", "SQL", "local files")
 def test_another_try_works_with_what_the_writer_left(world: SparkWorld) -> None:
     name = world.fragmented(commits=3, parts=1, deletes=0)
 

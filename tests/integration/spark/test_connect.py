@@ -117,6 +117,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
         yield run
 
 
+@pytest.mark.cell("Spark Connect", "SQL", "local files")
 def test_the_actions_and_the_interrupt_work_through_a_server(printed: Callable[[str], list[str]]) -> None:
     assert printed(MAINTENANCE) == [
         "succeeded | Compacted 3 files into 1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from bounded import PATIENCE_S
+from matrix import BEGIN, END, PAGE, RESULTS, results_of, table, with_table
 from promises import PROMISES
 from soak_report import measured_lines, soak_lines
 from unstable_tests import run_again
@@ -168,3 +170,35 @@ def test_only_a_soak_run_has_the_tests_that_are_too_long_for_any_other() -> None
         return "test_many_waiting.py::" in done.stdout
 
     assert (chosen("0"), chosen("1")) == (False, True)
+
+
+def test_a_cell_of_the_matrix_is_run_only_if_all_of_its_tests_passed() -> None:
+    def report(cell: str, outcome: str, *, when: str = "call", asserted: bool = False) -> pytest.TestReport:
+        properties = [("cell", [cell, asserted])]
+        return pytest.TestReport("test", ("", None, ""), {}, outcome, None, when, user_properties=properties)  # type: ignore[arg-type]
+
+    results = results_of(
+        [
+            report("Local Spark | REST | S3", "passed", when="setup"),
+            report("Local Spark | REST | S3", "passed"),
+            report("Local Spark | SQL | S3", "passed"),
+            report("Local Spark | SQL | S3", "failed"),
+            report("Spark Connect | Glue | S3", "skipped", when="setup"),
+            report("Local Spark | REST | GCS", "passed", asserted=True),
+        ]
+    )
+
+    assert results["cells"] == {
+        "Local Spark | REST | GCS": "configuration asserted",
+        "Local Spark | REST | S3": "run",
+        "Local Spark | SQL | S3": "failed",
+        "Spark Connect | Glue | S3": "skipped",
+    }
+    assert "| Local Spark | REST | not run | run | configuration asserted | not run |" in table(results)
+    assert with_table(f"a\n{BEGIN}\nold\n{END}\nz", results) == f"a\n{BEGIN}\n{table(results)}\n{END}\nz"
+
+
+def test_the_page_has_the_table_of_the_kept_results() -> None:
+    page = PAGE.read_text()
+
+    assert with_table(page, json.loads(RESULTS.read_text())) == page
