@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BATCH_SIZE = 100
+AT_ONCE = 8
+"""How many tables of a REST catalog are loaded at once."""
 READERS = 16
 """How many manifests of a table are read at once; each is a request to an object store."""
 MAX_PLACES = 50
@@ -248,23 +250,31 @@ class _Reading:
 
     def load(self, changed: Mapping[TableKey, Listed]) -> None:
         """Load tables and add their footprints to the current ones."""
-        from pyiceberg.exceptions import NoSuchTableError, NoSuchViewError
+        from pyiceberg.catalog.rest import RestCatalog
 
         keys = list(changed)
-        for start in range(0, len(keys), BATCH_SIZE):
-            learned: dict[TableKey, Footprint] = {}
-            for key in keys[start : start + BATCH_SIZE]:
-                try:
-                    learned[key] = self._read(key, changed[key])
-                except (NoSuchTableError, NoSuchViewError):
-                    self.gone.add(key)  # dropped since it was listed
-                except FileNotFoundError:
-                    self.missing.add(key)
-                except Exception as problem:  # noqa: BLE001 - what PyIceberg raises for damaged metadata may be anything
-                    log.warning("table_not_readable: %s: %r", key.label(), problem)
-            self.current.update(learned)
-            # Batch by batch: an interrupted first reading of a large catalog continues from there.
-            self.keep(learned)
+        with ThreadPoolExecutor(AT_ONCE if isinstance(self.catalog, RestCatalog) else 1, "snowpack-footprints") as pool:
+            for start in range(0, len(keys), BATCH_SIZE):
+                batch = keys[start : start + BATCH_SIZE]
+                read = zip(batch, pool.map(lambda key: self._read_or_note(key, changed[key]), batch), strict=True)
+                learned = {key: found for key, found in read if found is not None}
+                self.current.update(learned)
+                # Batch by batch: an interrupted first reading of a large catalog continues from there.
+                self.keep(learned)
+
+    def _read_or_note(self, key: TableKey, listed: Listed) -> Footprint | None:
+        """Return the footprint of a table, or ``None`` after noting why there is none."""
+        from pyiceberg.exceptions import NoSuchTableError, NoSuchViewError
+
+        try:
+            return self._read(key, listed)
+        except (NoSuchTableError, NoSuchViewError):
+            self.gone.add(key)  # dropped since it was listed
+        except FileNotFoundError:
+            self.missing.add(key)
+        except Exception as problem:  # noqa: BLE001 - what PyIceberg raises for damaged metadata may be anything
+            log.warning("table_not_readable: %s: %r", key.label(), problem)
+        return None
 
     def _read(self, key: TableKey, listed: Listed) -> Footprint:
         if listed.is_view:

@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from bounded import PATIENCE_S
+
 LEVELS = "\x1f"
 METADATA_FILE = "00000-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
 VIEW = {
@@ -47,6 +49,8 @@ class FakeRestCatalog:
     :ivar forbidden: namespaces whose tables are refused.
     :ivar answer: how all requests are answered.
     :ivar fail_after: so many requests are answered, and the ones after them as in an outage.
+    :ivar together: the first table is returned once so many requests for one wait.
+    :ivar most_at_once: the highest number of requests for a table at the same time.
     """
 
     def __init__(self) -> None:
@@ -58,6 +62,10 @@ class FakeRestCatalog:
         self.config: dict[str, str] = {}
         self.answer = "well"
         self.fail_after: int | None = None
+        self.together = 1
+        self.most_at_once = 0
+        self._at_once = 0
+        self._changed = threading.Condition()
         self.requests: list[str] = []
         self.over = threading.Event()
         self.url = ""
@@ -97,6 +105,7 @@ class FakeRestCatalog:
     def _table(self, namespace: tuple[str, ...], table: str) -> tuple[int, Any]:
         if table not in self.tables.get(namespace, []):
             return 404, error("NoSuchTableException")
+        self._wait_for_others()
         metadata = {
             "format-version": 2,
             "table-uuid": "9c12d441-03fe-4693-9a96-a0705ddf69c1",
@@ -117,6 +126,14 @@ class FakeRestCatalog:
         }
         file = f"{self.commits.get(table, 0):05}-9c12d441-03fe-4693-9a96-a0705ddf69c1.metadata.json"
         return 200, {"metadata-location": f"file:///nowhere/{table}/{file}", "metadata": metadata, "config": self.config}
+
+    def _wait_for_others(self) -> None:
+        with self._changed:
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self.most_at_once >= self.together, PATIENCE_S)
+            self._at_once -= 1
 
 
 def error(kind: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +15,7 @@ from counted_reads import counted_reads
 from rest_catalog import METADATA_FILE, FakeRestCatalog, rest_catalog
 
 from airflow_snowpack.iceberg import CatalogConfig, ForeignFiles, LocationConflict, Relation, TableName, location_conflicts
-from airflow_snowpack.iceberg.footprints import read_footprint
+from airflow_snowpack.iceberg.footprints import AT_ONCE, other_tables, read_footprint
 from airflow_snowpack.inventory import CatalogNotRemembered, forget_catalog, stored_footprints
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance.submit import MaintenanceRequest, dry_run
@@ -513,9 +514,9 @@ def test_a_rest_catalog_loads_every_table_before_files_are_deleted(rest: FakeRes
     def loaded(**options: Any) -> list[str]:
         rest.requests.clear()
         location_conflicts(catalog, flights(), stored_footprints(store, flights()), **options)
-        return [path.split("/tables/")[1].split("?")[0] for path in rest.requests if "/tables/" in path]
+        return sorted(path.split("/tables/")[1].split("?")[0] for path in rest.requests if "/tables/" in path)
 
-    everything = ["flights", "airports", "planes"]
+    everything = ["airports", "flights", "planes"]
     assert loaded() == everything
     assert [path.partition("?")[2] for path in rest.requests if "/airports" in path or "/planes" in path] == [
         "snapshots=refs"
@@ -525,6 +526,23 @@ def test_a_rest_catalog_loads_every_table_before_files_are_deleted(rest: FakeRes
     assert loaded(trust_since=NOW - timedelta(hours=1)) == ["flights"]
     rest.tables["db",].append("guest")
     assert loaded(trust_since=NOW - timedelta(hours=1)) == ["flights", "guest"], "a new table is in the list of names"
+
+
+@pytest.mark.one_database
+def test_the_2000_tables_of_a_rest_catalog_are_one_request_each_and_eight_at_once(rest: FakeRestCatalog, store: Store) -> None:
+    rest.tables = {("db",): [f"t{number}" for number in range(2_000)]}
+    rest.together = AT_ONCE
+    catalog = CatalogConfig.rest("lake", rest.url).load()
+    rest.requests.clear()
+
+    others, _ = other_tables(catalog, flights(), stored_footprints(store, flights()), complete=False)
+
+    assert len(others) == 2_000
+    assert all(other.is_current for other in others)
+    loads = Counter(path.partition("?")[0] for path in rest.requests if "/tables/" in path)
+    assert set(loads.values()) == {1}
+    assert len(rest.requests) == 2_000 + 3, "the namespaces, those below, and the list of tables"
+    assert rest.most_at_once == AT_ONCE
 
 
 @pytest.mark.one_database
