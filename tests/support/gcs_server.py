@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from free_port import free_port
+from examples.cluster.process import free_port
 
 BUCKET = "lake"
 

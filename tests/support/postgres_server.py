@@ -15,9 +15,10 @@ from pathlib import Path
 
 import psycopg
 from bounded import PATIENCE_S
-from free_port import free_port
 from psycopg.errors import InsufficientPrivilege
 from sqlalchemy.engine import URL, make_url
+
+from examples.cluster.process import free_port
 
 TEMPORARY = tempfile.gettempdir()
 """As the tests begin: a test may set a folder whose path is too long for the server's socket."""

@@ -29,13 +29,13 @@ from uuid import uuid4
 import httpx
 import pyarrow as pa
 import pytest
-from free_port import free_port
 from made_airflow import made_airflow
 from postgres_server import new_database
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.store import open_store
+from examples.cluster.process import free_port
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from api_process import TOKEN, build
 from bounded import PATIENCE_S, started
-from free_port import free_port
 from prometheus_client.parser import text_string_to_metric_families
 
 from airflow_snowpack.api.middleware import CONTENT_POLICY
+from examples.cluster.process import free_port
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

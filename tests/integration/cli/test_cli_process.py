@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 from bounded import PATIENCE_S as LONGEST_S, started
-from free_port import free_port
 from scripted_engine import PATIENCE_S, eventually
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.jobs import Jobs, JobStatus
 from airflow_snowpack.store import open_store
+from examples.cluster.process import free_port
 
 SUPPORT = Path(__file__).parents[2] / "support"
 CLI_MODULES = str(SUPPORT / "cli_modules.py")

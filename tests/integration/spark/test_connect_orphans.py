@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import connect_worker
 import pytest
 from bounded import PATIENCE_S, started
-from free_port import free_port
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.iceberg import CatalogConfig
@@ -26,6 +25,7 @@ from airflow_snowpack.jobs import Attempt, Job, Jobs, JobStatus
 from airflow_snowpack.spark import OrphanStillRunning, SparkConfig, SparkUnavailable, connect_session, end_session, session_id_of
 from airflow_snowpack.spark.java import find_java
 from airflow_snowpack.store import open_store
+from examples.cluster.process import free_port
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -61,7 +61,7 @@ def lake(database: URL, tmp_path: Path) -> CatalogConfig:
 @pytest.fixture
 def cluster(lake: CatalogConfig, tmp_path: Path) -> Iterator[int]:
     """A Spark Connect server that knows the catalog, before a cluster of two executors; gives its port."""
-    from free_port import free_port
+    from examples.cluster.process import free_port
 
     port = free_port()
     config = SparkConfig(catalogs=lake.spark_conf(), packages=lake.spark_packages(), driver_memory="700m")

@@ -1,0 +1,19 @@
+"""What can go wrong with a cluster on one machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_snowpack.errors import Kind, SnowpackError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+class ServerFailed(SnowpackError, kind=Kind.FAILED):
+    """A server ended, or did not answer in time."""
+
+    def __init__(self, name: str, problem: str, log: Path, tail: Sequence[str]) -> None:
+        lines = "\n".join(tail)
+        super().__init__(f"{name} {problem}. Its log, {log}, ends with:\n{lines}")
