@@ -17,3 +17,11 @@ class ServerFailed(SnowpackError, kind=Kind.FAILED):
     def __init__(self, name: str, problem: str, log: Path, tail: Sequence[str]) -> None:
         lines = "\n".join(tail)
         super().__init__(f"{name} {problem}. Its log, {log}, ends with:\n{lines}")
+
+
+class JarsMissing(SnowpackError, kind=Kind.UNAVAILABLE):
+    """Jars cannot be downloaded."""
+
+    def __init__(self, name: str, missing: Sequence[str], log: Path) -> None:
+        which = f": {', '.join(missing)}" if missing else ""
+        super().__init__(f"The jars of {name} could not be downloaded from Maven Central{which}. See {log}.")
