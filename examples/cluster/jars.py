@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import pyspark
 
+from airflow_snowpack.spark.config import ICEBERG_VERSION
 from airflow_snowpack.spark.java import find_java
 from examples.cluster.errors import JarsMissing
 
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PYSPARK_JARS = Path(pyspark.__file__).parent / "jars"
+HOME = Path(__file__).parents[2] / ".state" / "jars"
 MAVEN = "{http://ant.apache.org/ivy/maven}"
 ALONE = "!"
+AWS_BUNDLE = f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG_VERSION}!"
+"""The AWS SDK, which Iceberg's S3FileIO needs."""
 DOWNLOAD_LIMIT_S = 900.0
 SETTINGS = """\
 <ivysettings>
@@ -35,10 +39,10 @@ SETTINGS = """\
 class Jars:
     """A folder of jars, which stays: a second request downloads nothing.
 
-    :param home: the folder.
+    :param home: the folder; by default, one in the repository that ``make clean`` removes.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path = HOME) -> None:
         self._home = home
 
     def get(self, name: str, coordinates: Sequence[str]) -> list[Path]:
