@@ -25,3 +25,10 @@ class JarsMissing(SnowpackError, kind=Kind.UNAVAILABLE):
     def __init__(self, name: str, missing: Sequence[str], log: Path) -> None:
         which = f": {', '.join(missing)}" if missing else ""
         super().__init__(f"The jars of {name} could not be downloaded from Maven Central{which}. See {log}.")
+
+
+class UnknownPart(SnowpackError, kind=Kind.INVALID):
+    """There is no part of this name."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"The cluster has no part {name!r}. Its parts are {', '.join(known)}.")

@@ -116,7 +116,9 @@ class ServerProcess:
 
     def launch(self) -> None:
         """Start the process without waiting for it."""
-        self.log.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (self.log.parent, self._folder):
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             as_user: dict[str, Any] = {} if self._user is None else {"user": self._user, "extra_groups": ()}
             self._process = subprocess.Popen(
