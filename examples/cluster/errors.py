@@ -32,3 +32,10 @@ class UnknownPart(SnowpackError, kind=Kind.INVALID):
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         super().__init__(f"The cluster has no part {name!r}. Its parts are {', '.join(known)}.")
+
+
+class ClusterRuns(SnowpackError, kind=Kind.CONFLICT):
+    """A cluster runs in the folder already."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(f"A cluster runs in {home}. Stop it with `python -m examples.cluster stop`, or name another folder.")

@@ -1,4 +1,4 @@
-"""Iceberg's own REST catalog server, the one of its tests, which gives its S3 keys to clients that ask for vended credentials.
+"""Iceberg's own REST catalog server, the one of its tests, which gives its S3 keys to clients that request vended credentials.
 
     rest = IcebergRest(home, postgres, s3)
     rest.start()

@@ -8,11 +8,10 @@ A coordinate is ``group:name:version`` or ``group:name:version:classifier``, and
 from __future__ import annotations
 
 import subprocess
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
-
-import pyspark
 
 from airflow_snowpack.spark.config import ICEBERG_VERSION
 from airflow_snowpack.spark.java import find_java
@@ -21,7 +20,7 @@ from examples.cluster.errors import JarsMissing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PYSPARK_JARS = Path(pyspark.__file__).parent / "jars"
+PYSPARK_JARS = Path(str(distribution("pyspark").locate_file("pyspark/jars")))
 HOME = Path(__file__).parents[2] / ".state" / "jars"
 MAVEN = "{http://ant.apache.org/ivy/maven}"
 ALONE = "!"

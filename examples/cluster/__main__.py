@@ -1,0 +1,99 @@
+"""``python -m examples.cluster [PART …]``, which is ``make cluster``: start parts, show where they are, run until stopped.
+
+Ctrl-C or ``python -m examples.cluster stop`` in another terminal stops all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from airflow_snowpack.errors import SnowpackError
+from airflow_snowpack.humanize import size
+from examples.cluster.cluster import Cluster, memory_of, stop_cluster
+from examples.cluster.parts import PARTS, parts_in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from examples.cluster.part import Part
+
+HOME = Path(__file__).parents[2] / ".state" / "cluster"
+STOP = "stop"
+WIDTH_OF_A_LOG = 160
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Start or stop the cluster; return the exit code."""
+    parser = argparse.ArgumentParser(prog="make cluster", description="The production shape as plain processes on this machine.")
+    parser.add_argument(
+        "parts", nargs="*", help=f"{', '.join(PARTS)}, with what they need; by default all. {STOP}: stop a running cluster"
+    )
+    parser.add_argument("--home", type=Path, default=HOME, help="the folder of databases, buckets and logs, emptied first")
+    given = parser.parse_args(arguments)
+    home = given.home.absolute()
+    try:
+        return stop(home) if given.parts == [STOP] else run(home, given.parts or list(PARTS))
+    except SnowpackError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def run(home: Path, names: Sequence[str]) -> int:
+    """Run the parts until this process is interrupted or terminated, or one of them ends."""
+    console = Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_LOG)
+    kinds = parts_in_order(names)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with Cluster(home).started(kinds, lambda part: console.print(f"{part.name} is ready")) as cluster:
+            show(console, cluster.parts)
+            console.print(f"Logs and data: {home}\nStop with Ctrl-C, or: python -m examples.cluster stop", soft_wrap=True)
+            while all(server.is_running for server in cluster.servers):
+                time.sleep(1)
+            ended = ", ".join(server.name for server in cluster.servers if not server.is_running)
+            console.print(f"{ended} has ended. See its log.")
+            return 1
+    except KeyboardInterrupt:
+        console.print("Stopped.")
+        return 0
+
+
+def show(console: Console, parts: Sequence[Part]) -> None:
+    """Print the addresses, the processes and their memory."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("part", "address", "process"):
+        table.add_column(heading, overflow="fold")
+    table.add_column("pid", justify="right")
+    table.add_column("memory", justify="right")
+    total = 0
+    for part in parts:
+        addresses = "\n".join(f"{purpose}: {address}" for purpose, address in part.addresses.items())
+        memory = [memory_of(server.pid) for server in part.servers]
+        total += sum(memory)
+        cells = [[server.name, str(server.pid), size(used)] for server, used in zip(part.servers, memory, strict=True)]
+        table.add_row(part.name, addresses, *("\n".join(column) for column in zip(*cells, strict=True)), end_section=True)
+    table.add_row("", "", "", "", size(total))
+    console.print(table)
+
+
+def stop(home: Path) -> int:
+    """Stop the cluster that another process has started."""
+    stopped = stop_cluster(home)
+    print(f"Stopped: {', '.join(stopped)}." if stopped else f"No cluster runs in {home}.")
+    return 0
+
+
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""``make cluster`` with its cheap parts: it starts them, prints where they are, stops them, and leaves no process."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from bounded import PATIENCE_S, started
+
+REPOSITORY = Path(__file__).parents[3]
+CLUSTER = (sys.executable, "-m", "examples.cluster")
+URL = re.compile(r"(S3|REST catalog with \w+[\w ]*): (http://127\.0\.0\.1:\d+)")
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder that PostgreSQL's user can reach, which pytest's own is not."""
+    with tempfile.TemporaryDirectory(prefix="snowpack-cluster-") as folder:
+        yield Path(folder) / "cluster"
+
+
+def test_parts_start_with_what_they_need_and_all_stop_with_the_command(home: Path) -> None:
+    command = [*CLUSTER, "s3", "rest", "--home", home]
+    with started(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as cluster:
+        assert cluster.stdout is not None
+        assert cluster.stderr is not None
+        output = ""
+        while "Stop with Ctrl-C" not in output:
+            line = cluster.stdout.readline()
+            if not line:
+                errors = cluster.stderr.read()
+                if "could not be downloaded" in errors:
+                    pytest.skip(errors)
+                pytest.fail(f"{output}\n{errors}")
+            output += line
+        pids = [each["pid"] for each in json.loads((home / "processes.json").read_text())["servers"]]
+        places = dict(URL.findall(output))
+
+        assert len(pids) == 3
+        assert all(f" {pid} " in output for pid in pids)
+        assert httpx.get(f"{places['S3']}/lake").status_code == 403  # without a key
+        assert httpx.get(f"{places['REST catalog with vended keys']}/v1/namespaces").json()["namespaces"] == []
+        assert httpx.get(f"{places['REST catalog with OAuth2']}/v1/namespaces").status_code in (401, 403)
+
+        second = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        assert second.returncode == 1
+        assert f"A cluster runs in {home}." in second.stderr
+
+        stop = [*CLUSTER, "stop", "--home", home]
+        stopped = subprocess.run(stop, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+        assert stopped.stdout == "Stopped: SeaweedFS, PostgreSQL, Iceberg's REST catalog.\n"
+        assert cluster.wait(PATIENCE_S) == 0
+    assert not any(psutil.pid_exists(pid) for pid in pids)
