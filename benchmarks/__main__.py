@@ -19,6 +19,7 @@ import psutil
 
 from benchmarks import (
     api,
+    assess,
     builds_cleanup,
     builds_read,
     builds_write,
@@ -46,7 +47,7 @@ from benchmarks.year_fill import Sizes
 HERE = Path(__file__).parent
 PARTS = [
     *("lifecycle", "pressure", "queued", "queued_airflow", "queued_tables", "api", "schedules", "schedule_latency", "parse"),
-    *("plugin", "maintain_table", "fleet", "health", "estimates"),
+    *("plugin", "maintain_table", "fleet", "health", "assess", "estimates"),
     *("builds_cleanup", "builds_read", "builds_write", "interim_handover", "interim_collector", "year"),
 ]
 ON_POSTGRES = {"lifecycle", "pressure", "queued", "api", "schedules", "interim_handover", "interim_collector"}
@@ -93,6 +94,8 @@ def main() -> int:
         estimates.run(results)
     if "health" in arguments.parts:
         health.run(results, rounds=max(arguments.rounds, 5))
+    if "assess" in arguments.parts:
+        assess.run(results, rounds=arguments.rounds)
     if "builds_cleanup" in arguments.parts:
         builds_cleanup.run(results, rounds=arguments.rounds)
     if "builds_read" in arguments.parts:
