@@ -1,8 +1,9 @@
 """The Iceberg catalog that an Airflow connection describes.
 
 The connection type ``snowpack_catalog`` has the whole address in one field, whose scheme selects the kind of catalog. Airflow's
-own types keep their fields: ``iceberg`` and ``http`` are REST catalogs, ``postgres`` and ``sqlite`` SQL catalogs. The extras may
-contain ``warehouse``, ``token``, ``properties`` (for PyIceberg and Spark) and ``spark_properties``.
+own types keep their fields: ``iceberg`` and ``http`` are REST catalogs, ``postgres`` and ``sqlite`` SQL catalogs, and
+``hive_metastore`` is a Hive Metastore. The extras may contain ``warehouse``, ``token``, ``properties`` (for PyIceberg and Spark)
+and ``spark_properties``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import CatalogConfig
 
 PURPOSE = "the Iceberg catalog"
-CONNECTION_TYPES = ("snowpack_catalog", "iceberg", "http", "postgres", "sqlite")
+CONNECTION_TYPES = ("snowpack_catalog", "iceberg", "http", "postgres", "sqlite", "hive_metastore")
+HIVE_PORT = 9083
 
 
 def catalog_config(connection: Connection, name: str) -> CatalogConfig:
@@ -38,6 +40,10 @@ def catalog_config(connection: Connection, name: str) -> CatalogConfig:
             return _postgres(connection, name, connection.host, connection.port, connection.schema)
         case "sqlite":
             return _sqlite(connection, name, connection.host)
+        case "hive_metastore":
+            hosts = _needed(connection, connection.host, "host").split(",")
+            port = connection.port or HIVE_PORT
+            return _hive(connection, name, ",".join(f"thrift://{host.strip()}:{port}" for host in hosts))
         case other:
             raise UnsuitableConnection(connection.conn_id, PURPOSE, other, CONNECTION_TYPES)
 
@@ -54,6 +60,10 @@ def _by_address(connection: Connection, name: str) -> CatalogConfig:
             return _postgres(connection, name, parts.hostname, _port(connection, parts), parts.path.strip("/"))
         case "sqlite":
             return _sqlite(connection, name, "/" + parts.path.lstrip("/"))
+        case "thrift":
+            return _hive(connection, name, address)
+        case "glue":
+            return _glue(connection, name, parts.hostname)
         case _:
             raise UnusableAddress(connection.conn_id, "its scheme is not one of those of a catalog")
 
@@ -114,6 +124,28 @@ def _sqlite(connection: Connection, name: str, path: str | None) -> CatalogConfi
         warehouse=_warehouse(connection),
         properties=_map(connection, "properties"),
     )
+
+
+def _hive(connection: Connection, name: str, address: str) -> CatalogConfig:
+    from airflow_snowpack.iceberg import CatalogConfig
+
+    return CatalogConfig.hive(name, address, **_options(connection))
+
+
+def _glue(connection: Connection, name: str, region: str | None) -> CatalogConfig:
+    from airflow_snowpack.iceberg import CatalogConfig
+
+    if connection.login or connection.password:
+        raise UnusableAddress(connection.conn_id, "Glue uses the AWS identity of the machine, so leave user and password empty")
+    return CatalogConfig.glue(name, _needed(connection, region, "region, as in glue://eu-central-1"), **_options(connection))
+
+
+def _options(connection: Connection) -> dict[str, Any]:
+    return {
+        "warehouse": connection.extra_dejson.get("warehouse") or None,
+        "properties": _map(connection, "properties"),
+        "spark_properties": _map(connection, "spark_properties"),
+    }
 
 
 def _warehouse(connection: Connection) -> str:

@@ -72,7 +72,8 @@ class UnusableAddress(SnowpackError, kind=Kind.MISCONFIGURED):
     def __init__(self, conn_id: str, problem: str) -> None:
         super().__init__(
             f"The address in the Airflow connection {conn_id!r} is not valid: {problem}. Use https://host/path for a REST "
-            "catalog, postgresql://host:5432/database or sqlite:////path/to/file.db for a SQL catalog."
+            "catalog, postgresql://host:5432/database or sqlite:////path/to/file.db for a SQL catalog, thrift://host:9083 for a "
+            "Hive Metastore, or glue://region."
         )
 
 

@@ -38,6 +38,7 @@ from airflow_snowpack.iceberg.catalog import (
 )
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableNotFound, TableUnreadable
 from airflow_snowpack.iceberg.footprints import TableKey, table_at
+from airflow_snowpack.iceberg.listings import ListsEverything
 from airflow_snowpack.iceberg.locations import UNIQUE_FILE
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.timed_calls import NoAnswer, TimedCalls, call_with_timeout, pause_after
@@ -267,6 +268,8 @@ def _compare_versions(catalog: Catalog, known: Known) -> tuple[Settled, Changed]
         # Arrivals are found by the ancestors of a snapshot: a table that is read needs all snapshots.
         refs, whole = with_snapshots(catalog, "refs"), with_snapshots(catalog, "all")
         return {}, {name: partial(_load_changed, refs, whole, name, version) for name, version in known.items()}
+    if isinstance(catalog, ListsEverything):
+        return {}, {name: partial(_load_moved, catalog, name, version) for name, version in known.items()}
     return {}, {name: partial(load_table, catalog, name) for name in known}
 
 
@@ -336,6 +339,24 @@ def _load_changed(refs: RestCatalog, whole: RestCatalog, name: TableName, versio
     if version is not None and is_same_file(load_table(refs, name).metadata_location, version):
         return None
     return load_table(whole, name)
+
+
+def _load_moved(catalog: Any, name: TableName, version: str | None) -> Table | None:
+    if version is not None and is_same_file(_location_in(catalog, name), version):
+        return None
+    return load_table(catalog, name)
+
+
+def _location_in(catalog: Any, name: TableName) -> str | None:
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        location: str | None = catalog.metadata_location_of(name.identifier)
+    except NoSuchTableError:
+        return None  # loading it reports what is missing
+    except connection_errors() as error:
+        raise CatalogUnreachable(catalog.name, error) from error
+    return location
 
 
 def is_same_file(location: str | None, version: str | None) -> bool:

@@ -16,14 +16,22 @@ import hashlib
 import json
 import os
 import posixpath
+import sys
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
-from airflow_snowpack.iceberg.errors import CatalogUnreachable, InvalidCatalogName, TableNotFound, TableUnreadable
+from airflow_snowpack.iceberg.errors import (
+    CatalogLibraryMissing,
+    CatalogUnreachable,
+    InvalidCatalogName,
+    TableNotFound,
+    TableUnreadable,
+)
 from airflow_snowpack.iceberg.locations import normalise
 from airflow_snowpack.iceberg.names import LEVEL
+from airflow_snowpack.iceberg.spark_storage import storage_packages, storage_properties
 from airflow_snowpack.redaction import public_address
 
 if TYPE_CHECKING:
@@ -52,15 +60,19 @@ class CatalogKind(StrEnum):
     SQLITE = "sqlite"
     POSTGRES = "postgres"
     REST = "rest"
+    HIVE = "hive"
+    GLUE = "glue"
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogConfig:
-    """A catalog's name and how to reach it. Create one with :meth:`embedded`, :meth:`sqlite`, :meth:`postgres` or :meth:`rest`.
+    """A catalog's name and how to reach it. Create one with :meth:`embedded`, :meth:`sqlite`, :meth:`postgres`, :meth:`rest`,
+    :meth:`hive` or :meth:`glue`.
 
     :param name: as in ``name.database.table``; one level of a table name.
-    :param address: a file for SQLite, ``host:port/database`` for Postgres, a URL for REST.
-    :param warehouse: where new tables go; a REST catalog may have its own.
+    :param address: a file for SQLite, ``host:port/database`` for Postgres, a URL for REST, ``thrift://host:port`` for Hive
+        (several, separated by commas), and the region of Glue.
+    :param warehouse: where new tables go; a REST catalog may have its own, and a database of Hive or Glue its location.
     :param properties: for both engines, such as ``s3.endpoint``; may contain secrets.
     :param spark_properties: for Spark alone, such as ``io-impl``; may contain secrets.
     :raises InvalidCatalogName: the name is not one level.
@@ -137,6 +149,43 @@ class CatalogConfig:
         merged = {**(properties or {}), **{key: value for key, value in secrets.items() if value}}
         return cls(name, CatalogKind.REST, uri, warehouse, properties=merged, spark_properties=dict(spark_properties or {}))
 
+    @classmethod
+    def hive(
+        cls,
+        name: str,
+        uri: str,
+        *,
+        warehouse: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        spark_properties: Mapping[str, str] | None = None,
+    ) -> CatalogConfig:
+        """Return a Hive Metastore, by one or more addresses. It requires the extra ``hive``."""
+        return cls(
+            name,
+            CatalogKind.HIVE,
+            uri,
+            warehouse,
+            properties=dict(properties or {}),
+            spark_properties=dict(spark_properties or {}),
+        )
+
+    @classmethod
+    def glue(
+        cls,
+        name: str,
+        region: str,
+        *,
+        warehouse: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        spark_properties: Mapping[str, str] | None = None,
+    ) -> CatalogConfig:
+        """Return AWS Glue in a region, with the identity of the machine. It requires the extra ``glue``.
+
+        :param properties: ``glue.id`` is the account of another Glue catalog.
+        """
+        merged = {"glue.region": region, "client.region": region, **(properties or {})}
+        return cls(name, CatalogKind.GLUE, region, warehouse, properties=merged, spark_properties=dict(spark_properties or {}))
+
     @property
     def catalog_id(self) -> str:
         """The fingerprint of the catalog's address, without secrets: the same for every connection to it.
@@ -153,6 +202,10 @@ class CatalogConfig:
             case CatalogKind.POSTGRES:
                 place, _, database = self.address.partition("/")
                 parts = [f"{_host_place(place)}/{database}", self.name]
+            case CatalogKind.HIVE:
+                parts = [",".join(sorted(_web_place(uri.strip()) for uri in self.address.split(",")))]
+            case CatalogKind.GLUE:
+                parts = [self.address, self.properties.get("glue.id"), self.properties.get("glue.endpoint")]
         return hashlib.sha256(json.dumps([self.kind, *parts]).encode()).hexdigest()[:FINGERPRINT_LENGTH]
 
     @property
@@ -172,7 +225,8 @@ class CatalogConfig:
     def spark_conf(self) -> dict[str, str]:
         """Return the settings that give a Spark session this catalog; they may contain secrets."""
         reach = {"warehouse": self.warehouse, "cache-enabled": "false", **self._spark_reach()}
-        settings = {**reach, **self.properties, **self.spark_properties}
+        storage = storage_properties(self.warehouse, self.properties)
+        settings = {**reach, **storage, **self.properties, **self.spark_properties}
         prefix = f"spark.sql.catalog.{self.name}"
         conf = {f"{prefix}.{key}": value for key, value in settings.items() if value is not None}
         return {prefix: "org.apache.iceberg.spark.SparkCatalog", **conf}
@@ -180,25 +234,47 @@ class CatalogConfig:
     def spark_packages(self) -> tuple[str, ...]:
         """Return the Maven coordinates that Spark needs besides Iceberg's runtime."""
         drivers = {CatalogKind.SQLITE: (SQLITE_JDBC,), CatalogKind.POSTGRES: (POSTGRES_JDBC,)}
-        return drivers.get(self.kind, ())
+        return (*drivers.get(self.kind, ()), *storage_packages(self.warehouse, self.properties))
 
     def load(self, limit: timedelta | None = None) -> Catalog:
         """Connect with PyIceberg.
 
-        :param limit: how long a REST catalog may take for each answer; ``None``: no limit, as in PyIceberg.
+        :param limit: how long a catalog service may take for each answer; ``None``: no limit, as in PyIceberg.
         :raises CatalogUnreachable: it does not answer.
+        :raises CatalogLibraryMissing: the library of a Hive Metastore or of Glue is not installed.
         """
         from pydantic import ValidationError
 
         properties = {"uri": self._pyiceberg_uri(), **self.properties}
         if self.warehouse:
             properties["warehouse"] = self.warehouse
-        # What answers may not be a catalog, but a proxy with an error page.
-        unusable: tuple[type[Exception], ...] = (ValidationError, *connection_errors())
         try:
-            return self._connect_rest(properties, limit) if self.kind is CatalogKind.REST else self._connect_sql(properties)
-        except unusable as error:
+            return self._connect(properties, limit)
+        except ModuleNotFoundError as missing:
+            if self.kind not in (CatalogKind.HIVE, CatalogKind.GLUE):
+                raise
+            raise CatalogLibraryMissing(self.name, self.kind, str(missing.name)) from missing
+        except Exception as error:
+            # What answers may not be a catalog, but a proxy with an error page.
+            unusable: tuple[type[Exception], ...] = (ValidationError, *connection_errors())
+            if not isinstance(error, unusable):
+                raise
             raise CatalogUnreachable(self.name, error) from error
+
+    def _connect(self, properties: dict[str, str], limit: timedelta | None) -> Catalog:
+        match self.kind:
+            case CatalogKind.REST:
+                return self._connect_rest(properties, limit)
+            case CatalogKind.HIVE:
+                from airflow_snowpack.iceberg.guarded_hive import GuardedHiveCatalog
+
+                return GuardedHiveCatalog(self.name, limit, **properties)
+            case CatalogKind.GLUE:
+                from airflow_snowpack.iceberg.guarded_glue import GuardedGlueCatalog
+
+                return GuardedGlueCatalog(self.name, limit, **properties)
+            case _:
+                return self._connect_sql(properties)
 
     def _connect_rest(self, properties: dict[str, str], limit: timedelta | None) -> Catalog:
         if limit is None:
@@ -225,8 +301,11 @@ class CatalogConfig:
         return GuardedSqlCatalog(self.name, **properties)
 
     def _spark_reach(self) -> dict[str, str | None]:
-        if self.kind is CatalogKind.REST:
-            return {"type": "rest", "uri": self.address}
+        match self.kind:
+            case CatalogKind.REST | CatalogKind.HIVE:
+                return {"type": self.kind.value, "uri": self.address}
+            case CatalogKind.GLUE:
+                return {"type": "glue"}
         scheme = "postgresql://" if self.kind is CatalogKind.POSTGRES else "sqlite:"
         return {
             "type": "jdbc",
@@ -238,7 +317,7 @@ class CatalogConfig:
         }
 
     def _pyiceberg_uri(self) -> str:
-        if self.kind is CatalogKind.REST:
+        if self.kind in (CatalogKind.REST, CatalogKind.HIVE, CatalogKind.GLUE):
             return self.address
         if self.kind is CatalogKind.SQLITE:
             return f"sqlite:///{self.address}"
@@ -343,4 +422,13 @@ def connection_errors() -> tuple[type[Exception], ...]:
     from requests.exceptions import RequestException
     from sqlalchemy.exc import SQLAlchemyError
 
-    return (RESTError, RequestException, SQLAlchemyError)
+    return (RESTError, RequestException, SQLAlchemyError, *_of_optional_libraries())
+
+
+def _of_optional_libraries() -> tuple[type[Exception], ...]:
+    """Return the errors of the libraries of Hive and Glue; one that was never imported has raised none."""
+    named = (
+        ("thrift.Thrift", ("TException",)),
+        ("botocore.exceptions", ("BotoCoreError", "ClientError")),
+    )
+    return tuple(getattr(sys.modules[module], name) for module, names in named if module in sys.modules for name in names)

@@ -72,6 +72,16 @@ class LocationOutsideTable(SnowpackError, kind=Kind.INVALID):
         )
 
 
+class CatalogLibraryMissing(SnowpackError, kind=Kind.MISCONFIGURED):
+    """The library of the catalog is not installed."""
+
+    def __init__(self, catalog: str, extra: str, module: str) -> None:
+        super().__init__(
+            f"The Iceberg catalog {catalog!r} is a {extra} catalog, and the module {module!r} cannot be imported. Install it "
+            f"where this runs: pip install 'airflow-snowpack[{extra}]'."
+        )
+
+
 class CatalogUnreachable(SnowpackError, kind=Kind.UNAVAILABLE):
     """The catalog does not answer."""
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from airflow_snowpack.iceberg.avro_columns import AvroColumns, read_blocks
 from airflow_snowpack.iceberg.catalog import connection_errors, with_snapshots
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
+from airflow_snowpack.iceberg.listings import Listed, ListsEverything
 from airflow_snowpack.iceberg.locations import (
     LOCATION_PROPERTIES,
     UNIQUE_FILE,
@@ -80,6 +81,7 @@ class Footprint:
     :param is_damaged: manifests that the metadata names are missing or damaged, and the snapshots that use them cannot be read.
         What the others name counts. It is not remembered.
     :param is_view: it is a view, whose only file is that metadata file.
+    :param owns_folder: it is a table in another format, to which everything in ``present`` belongs. It has no metadata file.
     :param read_at: when the table was loaded; ``None`` for now.
     """
 
@@ -90,6 +92,7 @@ class Footprint:
     is_complete: bool = False
     is_damaged: bool = False
     is_view: bool = False
+    owns_folder: bool = False
     sequence: int = 0
     read_at: datetime | None = None
 
@@ -97,6 +100,10 @@ class Footprint:
     def places(self) -> tuple[str, ...]:
         """Where files of the table are or will be."""
         return (*self.present, *self.former)
+
+    def is_like(self, listed: Listed) -> bool:
+        """Return whether this is of the same kind as what the catalog lists: a table, a view, or a table in another format."""
+        return (self.is_view, self.owns_folder) == (listed.is_view, listed.folder is not None)
 
     def is_of(self, metadata_location: str | None, trust_since: datetime | None) -> bool:
         """Return whether this is the footprint of the table as the catalog has it now.
@@ -169,13 +176,6 @@ class FootprintMemory(Protocol):
         """Drop tables that the catalog no longer has."""
 
 
-class Listed(NamedTuple):
-    """A table or a view as a catalog lists it; some catalogs do not list the metadata location."""
-
-    metadata_location: str | None = None
-    is_view: bool = False
-
-
 def other_tables(
     catalog: Catalog,
     name: TableName,
@@ -197,11 +197,13 @@ def other_tables(
     listed, database, mine = _listed(catalog), database_of(catalog), TableKey(catalog.name, name.identifier)
     # One read, after the listing: what another process stores meanwhile cannot replace what is compared here.
     remembered = memory.read(database) if memory is not None else Remembered({})
-    known = {key: found for key, found in remembered.own.items() if key in listed and found.is_view == listed[key].is_view}
+    known = {key: found for key, found in remembered.own.items() if key in listed and found.is_like(listed[key])}
     current = {
         key: found
         for key, found in known.items()
-        if found.is_of(listed[key].metadata_location, trust_since) and (found.is_complete or not complete)
+        if found.is_of(listed[key].metadata_location, trust_since)
+        and (found.is_complete or not complete)
+        and not found.owns_folder
     }
     reading = _Reading(catalog, memory, database, known, current, complete)
     reading.load({key: listed[key] for key in listed if key not in current and key != mine})
@@ -277,14 +279,20 @@ class _Reading:
         return None
 
     def _read(self, key: TableKey, listed: Listed) -> Footprint:
+        if listed.folder is not None:
+            return Footprint("", "", (listed.folder,), is_complete=True, owns_folder=True)
         if listed.is_view:
             return _of_view(listed.metadata_location or view_file(self.catalog, key))
         return _read(load_by_key(self.catalog, key, listed.metadata_location), self.known.get(key), complete=self.is_complete)
 
     def keep(self, learned: Mapping[TableKey, Footprint]) -> None:
-        whole = {key: found for key, found in learned.items() if not found.is_damaged}
+        whole = {key: found for key, found in learned.items() if not found.is_damaged and not self._has_kept(key, found)}
         if self.memory is not None and whole:
             self.memory.keep(whole, self.database)
+
+    def _has_kept(self, key: TableKey, found: Footprint) -> bool:
+        """Return whether the memory has this folder of a table in another format, which is learned with each listing."""
+        return found.owns_folder and key in self.known and self.known[key].present == found.present
 
     def elsewhere(self, other: OtherTable) -> OtherTable:
         """Complete what a preview has read of a table of another catalog, with this catalog's access to its files."""
@@ -485,13 +493,15 @@ def database_of(catalog: Catalog) -> str:
 
 
 def _listed(catalog: Catalog) -> dict[TableKey, Listed]:
-    """Return the tables and views of the catalog and its database's other catalog names, or raise :class:`CatalogUnreachable`."""
+    """Return what the catalog and its database's other catalog names have, or raise :class:`CatalogUnreachable`."""
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.exceptions import NoSuchNamespaceError
 
     # A REST catalog raises this error for a namespace that was dropped since it was listed.
     unreachable: tuple[type[Exception], ...] = (NoSuchNamespaceError, *connection_errors())
     try:
+        if isinstance(catalog, ListsEverything):
+            return {TableKey(catalog.name, identifier): found for identifier, found in catalog.entries()}
         return dict(_listed_in_sql(catalog) if isinstance(catalog, SqlCatalog) else _listed_by_name(catalog))
     except unreachable as error:
         raise CatalogUnreachable(catalog.name, error) from error

@@ -10,7 +10,7 @@ name, catalog name, scheme or symbolic link. What cannot be known is an error or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,7 @@ LIES = {
     Relation.AROUND: "around it at",
     Relation.UNDECIDED: "perhaps at the same place, spelled",
 }
+IN = (Relation.SAME, Relation.INSIDE, Relation.UNDECIDED)
 WAY_OUT = "Set equal_schemes or equal_authorities to decide whether it is"
 
 
@@ -147,6 +148,9 @@ class ForeignFiles:
         spelling: Callable[[str], str] = Spelling(self.equal)
         spelled = {path: spelling(path) for path in paths} if (near := self._near(places)) else {}
         for other in near:
+            if other.footprint is not None and other.footprint.owns_folder:
+                found |= {path: other.label for path in self._inside(other.footprint, spelled) if path not in found}
+                continue
             named = self._files_of(other)
             found |= {path: other.label for path, place in spelled.items() if place in named and path not in found}
         return found
@@ -179,6 +183,13 @@ class ForeignFiles:
     def _near(self, places: Collection[str]) -> list[OtherTable]:
         mine = [self._place(place) for place in places]
         return [other for other in self.others if other.footprint is not None and self._touches(other.footprint, mine)]
+
+    def _inside(self, folder: Footprint, paths: Iterable[str]) -> Iterator[str]:
+        """Yield the paths in the folder of a table in another format."""
+        theirs = [self._place(location) for location in folder.present]
+        for path in paths:
+            if any(relation_of_places(self._place(path), place) in IN for place in theirs):
+                yield path
 
     def _touches(self, footprint: Footprint, mine: Sequence[StoragePlace]) -> bool:
         theirs = [self._place(location) for location in footprint.places]

@@ -6,12 +6,14 @@ catalog's credentials elsewhere. A user who may alter a table is not entitled to
 catalogs use only the properties of the catalog, and what a REST catalog returns beside the table.
 
 They also open files in folders such as ``t#1``, which to PyIceberg is ``t``.
+
+Those of the Hive Metastore and of AWS Glue are in modules of their own, as their libraries are optional.
 """
 
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog.rest import RestCatalog  # noqa: TID253 - imported only by the function that connects
 from pyiceberg.catalog.sql import SqlCatalog  # noqa: TID253 - imported only by the function that connects
@@ -42,11 +44,16 @@ def _literal(io: FileIO) -> FileIO:
     return LiteralFileIO(io.properties) if type(io) is PyArrowFileIO else io
 
 
-class GuardedSqlCatalog(SqlCatalog):
-    """A SQL catalog that opens all files with its own properties."""
+class OwnFileAccess:
+    """Opens all files with the properties of the catalog; a base class before PyIceberg's."""
 
     def _load_file_io(self, properties: Mapping[str, str] | None = None, location: str | None = None) -> FileIO:
-        return _literal(super()._load_file_io(location=location))
+        catalog: Any = super()
+        return _literal(catalog._load_file_io(location=location))
+
+
+class GuardedSqlCatalog(OwnFileAccess, SqlCatalog):
+    """A SQL catalog that opens all files with its own properties."""
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         location = orm_table.metadata_location

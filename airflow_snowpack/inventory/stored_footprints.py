@@ -24,7 +24,7 @@ from airflow_snowpack.store.tables.jobs import table_locations
 
 log = logging.getLogger(__name__)
 
-STORED = ("table_uuid", "present", "former", "is_complete", "is_view", "sequence")
+STORED = ("table_uuid", "present", "former", "is_complete", "is_view", "owns_folder", "sequence")
 LEVELS = "\x1f"
 """Separates the levels of an identifier, as in the URLs of REST catalogs; unlike a dot, no name contains it."""
 

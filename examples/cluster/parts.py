@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from examples.cluster.errors import UnknownPart
+from examples.cluster.glue import Glue
 from examples.cluster.iceberg_rest import IcebergRest
+from examples.cluster.metastore import Metastore
 from examples.cluster.postgres import Postgres
 from examples.cluster.seaweedfs import SeaweedFS
 from examples.cluster.spark_connect import SparkConnectServer
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from examples.cluster.part import Part
 
 PARTS: dict[str, type[Part]] = {
-    part.name: part for part in (Postgres, SeaweedFS, IcebergRest, SparkStandalone, SparkConnectServer)
+    part.name: part for part in (Postgres, SeaweedFS, IcebergRest, Metastore, Glue, SparkStandalone, SparkConnectServer)
 }
 
 

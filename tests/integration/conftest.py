@@ -17,6 +17,7 @@ from held_jobs import held_jobs
 from table_zoo import Zoo
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.iceberg.spark_storage import storage_packages
 from airflow_snowpack.spark import SparkConfig, local_session
 
 if TYPE_CHECKING:
@@ -40,8 +41,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> CatalogConfig:
 
 @pytest.fixture(scope="session")
 def spark_config(lake: CatalogConfig) -> SparkConfig:
-    """What the session of the test run is made of."""
-    return SparkConfig(catalogs=lake.spark_conf(), packages=lake.spark_packages(), app_name="snowpack-tests")
+    """What the session of the test run is made of; the clients of S3 are for the catalogs of other tests."""
+    packages = (*lake.spark_packages(), *storage_packages("s3://lake", {}))
+    return SparkConfig(catalogs=lake.spark_conf(), packages=packages, app_name="snowpack-tests")
 
 
 @pytest.fixture(scope="session")
@@ -62,15 +64,20 @@ def catalog(lake: CatalogConfig, spark: SparkSession) -> Catalog:
 
 @pytest.fixture(scope="session")
 def new_table(spark: SparkSession, lake: CatalogConfig) -> Callable[..., TableName]:
-    """Make an empty table with a name that no other test has: ``new_table("id BIGINT, day INT", "day")``.
+    """Make an empty table with a name that no other test has: ``new_table("id BIGINT, day INT", "day")``."""
+    return table_maker(spark, lake.name)
 
-    The arguments are the columns, what it is partitioned by, and table properties beside format version 2 and merge-on-read.
+
+def table_maker(spark: SparkSession, catalog: str) -> Callable[..., TableName]:
+    """Return what makes an empty table in a catalog of the session.
+
+    Its arguments are the columns, what it is partitioned by, and table properties beside format version 2 and merge-on-read.
     """
 
     def make(
         columns: str = "id BIGINT, part INT, note STRING", partitioned_by: str | None = None, **properties: str
     ) -> TableName:
-        name = TableName(lake.name, DATABASE, f"t_{uuid4().hex[:12]}")
+        name = TableName(catalog, DATABASE, f"t_{uuid4().hex[:12]}")
         settings = {
             "format-version": "2",
             "write.delete.mode": "merge-on-read",
@@ -87,9 +94,14 @@ def new_table(spark: SparkSession, lake: CatalogConfig) -> Callable[..., TableNa
 
 @pytest.fixture(scope="session")
 def append(catalog: Catalog) -> Callable[..., None]:
-    """Commit rows to a table with PyIceberg: ``append(name, id=range(40), note=["n"] * 40)``.
+    """Commit rows to a table with PyIceberg: ``append(name, id=range(40), note=["n"] * 40)``."""
+    return appender(catalog)
 
-    It takes a tenth of the time of an ``INSERT``. The values of a column get the type that the table has.
+
+def appender(catalog: Catalog) -> Callable[..., None]:
+    """Return what commits rows to a table of a catalog, in a tenth of the time of an ``INSERT``.
+
+    The values of a column get the type that the table has.
     """
     import pyarrow as pa
 

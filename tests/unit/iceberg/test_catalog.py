@@ -50,7 +50,7 @@ def test_spark_gets_the_same_name_file_and_warehouse_without_its_cache(tmp_path:
 
 
 def test_each_kind_names_the_driver_that_spark_lacks(config: CatalogConfig) -> None:
-    postgres = CatalogConfig.postgres("lake", host="db", database="iceberg", warehouse="s3://lake/")
+    postgres = CatalogConfig.postgres("lake", host="db", database="iceberg", warehouse="file:///lake/")
 
     assert config.spark_packages() == ("org.xerial:sqlite-jdbc:3.54.1.0",)
     assert postgres.spark_packages() == ("org.postgresql:postgresql:42.7.14",)
