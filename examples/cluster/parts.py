@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from examples.cluster.airflow import AirflowProcesses
 from examples.cluster.errors import UnknownPart
 from examples.cluster.glue import Glue
 from examples.cluster.iceberg_rest import IcebergRest
 from examples.cluster.metastore import Metastore
 from examples.cluster.postgres import Postgres
 from examples.cluster.seaweedfs import SeaweedFS
+from examples.cluster.snowpack import SnowpackInstallation
 from examples.cluster.spark_connect import SparkConnectServer
 from examples.cluster.spark_standalone import SparkStandalone
+from examples.cluster.worker import QueueWorker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +25,19 @@ if TYPE_CHECKING:
     from examples.cluster.part import Part
 
 PARTS: dict[str, type[Part]] = {
-    part.name: part for part in (Postgres, SeaweedFS, IcebergRest, Metastore, Glue, SparkStandalone, SparkConnectServer)
+    part.name: part
+    for part in (
+        Postgres,
+        SeaweedFS,
+        IcebergRest,
+        Metastore,
+        Glue,
+        SparkStandalone,
+        SparkConnectServer,
+        SnowpackInstallation,
+        QueueWorker,
+        AirflowProcesses,
+    )
 }
 
 

@@ -178,6 +178,11 @@ def end_process(
         child.wait()
 
 
+def environment_without_airflow() -> dict[str, str]:
+    """Return the environment of this process without its settings of Airflow and connections."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
+
+
 def free_ports(count: int) -> list[int]:
     """Return different ports of 127.0.0.1 that nothing uses."""
     chance = random.SystemRandom()

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from examples.cluster.process import environment_without_airflow
 from examples.demo.errors import AirflowFailed, NoDags
 
 if TYPE_CHECKING:
@@ -41,8 +42,7 @@ class LocalAirflow:
 
     def environment(self) -> dict[str, str]:
         """The caller's environment without any of its Airflow settings and connections, and with ours."""
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
-        return inherited | {
+        return environment_without_airflow() | {
             "AIRFLOW_HOME": str(self.home),
             "AIRFLOW__CORE__DAGS_FOLDER": str(self._dags),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
