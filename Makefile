@@ -17,7 +17,7 @@ CLASSES := .state/spark-classes.jsa
 ARCHIVE_CLASSES = @mkdir -p .state; [ $(CLASSES) -nt $(READY) ] || \
 	$(BIN)/python tests/support/class_archive.py $(CLASSES) > .state/spark-classes.log 2>&1 &
 
-.PHONY: help demo cluster test soak matrix unit check lint types imports language site format images docs bench airflow constraints clean
+.PHONY: help demo cluster cluster-demo test soak matrix unit check lint types imports language site format images docs bench airflow constraints clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -27,6 +27,9 @@ demo: $(READY) ## watch a fragmented Iceberg table become healthy through an Air
 
 cluster: $(READY) ## Postgres, S3, REST catalogs, Spark and Airflow as processes of this machine; PARTS="s3 rest" for some of them
 	@$(BIN)/python -m examples.cluster $(PARTS)
+
+cluster-demo: $(READY) ## the demo on such a cluster, with a queue worker and Spark Connect; DuckDB reads the table back
+	@$(BIN)/python -m examples.cluster.demo $(DEMO)
 
 # In memory where there is enough of it; TMPDIR=/tmp keeps what the tests write on the disk.
 test: $(READY) ## unit, integration and system tests, four at a time; TESTS=path or TESTS="-k words" for some of them

@@ -12,19 +12,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.humanize import size
-from examples.cluster.cluster import Cluster, memory_of, stop_cluster
+from examples.cluster.cluster import Cluster, stop_cluster
 from examples.cluster.parts import PARTS, parts_in_order
+from examples.cluster.server_list import show_servers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from examples.cluster.part import Part
 
 HOME = Path(__file__).parents[2] / ".state" / "cluster"
 STOP = "stop"
@@ -54,7 +50,7 @@ def run(home: Path, names: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         with Cluster(home).started(kinds, lambda part: console.print(f"{part.name} is ready")) as cluster:
-            show(console, cluster.parts)
+            show_servers(console, cluster.parts)
             console.print(f"Logs and data: {home}\nStop with Ctrl-C, or: python -m examples.cluster stop", soft_wrap=True)
             while all(server.is_running for server in cluster.servers):
                 time.sleep(1)
@@ -64,24 +60,6 @@ def run(home: Path, names: Sequence[str]) -> int:
     except KeyboardInterrupt:
         console.print("Stopped.")
         return 0
-
-
-def show(console: Console, parts: Sequence[Part]) -> None:
-    """Print the addresses, the processes and their memory."""
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("part", "address", "process"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("pid", justify="right")
-    table.add_column("memory", justify="right")
-    total = 0
-    for part in parts:
-        addresses = "\n".join(f"{purpose}: {address}" for purpose, address in part.addresses.items())
-        memory = [memory_of(server.pid) for server in part.servers]
-        total += sum(memory)
-        cells = [[server.name, str(server.pid), size(used)] for server, used in zip(part.servers, memory, strict=True)]
-        table.add_row(part.name, addresses, *("\n".join(column) for column in zip(*cells, strict=True)), end_section=True)
-    table.add_row("", "", "", "", size(total))
-    console.print(table)
 
 
 def stop(home: Path) -> int:

@@ -131,17 +131,6 @@ def recorded_processes(home: Path) -> tuple[RunningProcess | None, list[RunningP
     return owner if owner.is_running else None, [server for server in servers if server.is_running]
 
 
-def memory_of(pid: int) -> int:
-    """Return the resident memory of a process and of everything below it, in bytes."""
-    total = 0
-    with suppress(psutil.NoSuchProcess):
-        process = psutil.Process(pid)
-        for each in (process, *process.children(recursive=True)):
-            with suppress(psutil.NoSuchProcess):
-                total += each.memory_info().rss
-    return total
-
-
 def stop_cluster(home: Path) -> list[str]:
     """Stop a cluster that another process has started; return the names of the servers that ran."""
     owner, servers = recorded_processes(home)

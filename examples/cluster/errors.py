@@ -39,3 +39,10 @@ class ClusterRuns(SnowpackError, kind=Kind.CONFLICT):
 
     def __init__(self, home: Path) -> None:
         super().__init__(f"A cluster runs in {home}. Stop it with `python -m examples.cluster stop`, or name another folder.")
+
+
+class DagFailed(SnowpackError, kind=Kind.FAILED):
+    """A DAG run failed."""
+
+    def __init__(self, dag_id: str, run_id: str, logs: Path) -> None:
+        super().__init__(f"The run {run_id} of the DAG {dag_id} failed. The logs of its tasks are in {logs / 'logs'}.")

@@ -52,7 +52,8 @@ class SeaweedFS(Part):
         self._ports = dict(zip((*SERVICES, *(f"{each}.grpc" for each in SERVICES), "iceberg"), ports, strict=True))
         self.endpoint = f"http://{LOCALHOST}:{self._ports['s3']}"
         self.catalog_url = f"http://{LOCALHOST}:{self._ports['iceberg']}"
-        self.filer_grpc = f"{LOCALHOST}:{self._ports['filer.grpc']}"
+        self.token_url = f"{self.catalog_url}/v1/oauth/tokens"
+        self.filer = f"{LOCALHOST}:{self._ports['filer.grpc']}"
 
     def start(self) -> None:
         """Start the server and create its buckets."""
@@ -95,19 +96,18 @@ class SeaweedFS(Part):
 
     def catalog(self, name: str) -> CatalogConfig:
         """Return the OAuth2 REST catalog under a name."""
-        oauth2 = {"oauth2-server-uri": f"{self.catalog_url}/v1/oauth/tokens"}
         return CatalogConfig.rest(
             name,
             self.catalog_url,
             warehouse=f"s3://{TABLE_BUCKET}",
             credential=f"{self.access_key}:{self.secret_key}",
-            properties={**self.s3_properties, **oauth2},
+            properties={**self.s3_properties, "oauth2-server-uri": self.token_url},
             spark_properties={**self.spark_properties, "rest.auth.type": "oauth2"},
         )
 
     def _issues_tokens(self) -> bool:
         form = {"grant_type": "client_credentials", "client_id": self.access_key, "client_secret": self.secret_key}
-        return httpx.post(f"{self.catalog_url}/v1/oauth/tokens", data=form).is_success
+        return httpx.post(self.token_url, data=form).is_success
 
     def _shell(self, command: str) -> None:
         master = f"{LOCALHOST}:{self._ports['master']}.{self._ports['master.grpc']}"

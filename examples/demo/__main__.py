@@ -15,11 +15,14 @@ from rich.console import Console
 
 from airflow_snowpack.errors import SnowpackError
 from examples.demo.folder import fresh_folder
-from examples.demo.run import REPOSITORY, WHOLE_YEAR, Demo
+from examples.demo.local_airflow import LocalAirflow
+from examples.demo.run import WHOLE_YEAR, Demo
+from examples.demo.wear import set_modified
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+REPOSITORY = Path(__file__).parents[2]
 WIDTH_OF_A_LOG = 120
 
 
@@ -34,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_LOG)
     try:
         with fresh_folder(given.home.absolute()) as home:
-            outcome = Demo(home, given.days, console).run()
+            airflow = LocalAirflow(home / "airflow", REPOSITORY / "dags")
+            outcome = Demo(home, given.days, console, airflow, set_modified).run()
     except SnowpackError as error:
         print(f"The demo failed: {error}", file=sys.stderr)
         return 1

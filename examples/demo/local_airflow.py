@@ -50,11 +50,7 @@ class LocalAirflow:
 
     def adopt(self) -> None:
         """Give this process the same environment; before its first import of Airflow, which reads its configuration once."""
-        os.environ.update(ours := self.environment())
-        for name in os.environ.keys() - ours.keys():
-            del os.environ[name]
-        # Airflow's logging writes to the standard output, which is the demo's.
-        os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "WARNING"
+        adopt_environment(self.environment())
 
     def migrate(self) -> None:
         """Make Airflow's metadata database."""
@@ -89,6 +85,15 @@ class LocalAirflow:
         if process.returncode:
             tail = self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
             raise AirflowFailed(arguments[:3], process.returncode, self.log, tail)
+
+
+def adopt_environment(environment: Mapping[str, str]) -> None:
+    """Give this process an environment of Airflow, before its first import of Airflow."""
+    os.environ.update(environment)
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    # Airflow's logging writes to the standard output, which is the demo's.
+    os.environ["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "WARNING"
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bool:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg import find_orphans, load_table, read_health
 from airflow_snowpack.store import utc_now
-from examples.demo.wear import folder_of
+from examples.demo.table_files import TableFiles
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
     from pyspark.sql import SparkSession
 
     from airflow_snowpack.iceberg import TableName
@@ -67,7 +67,7 @@ def measure(session: SparkSession, catalog: Catalog, name: TableName) -> Measure
     table = load_table(catalog, name)
     now = utc_now()
     health = read_health(table, now=now)
-    rows, digest = checksum(table)
+    rows, digest = checksum(table.scan().to_arrow())
     seconds, spark_checksum = _scan(session, name)
     return Measurement(
         data_files=health.totals.data_files,
@@ -77,7 +77,7 @@ def measure(session: SparkSession, catalog: Catalog, name: TableName) -> Measure
         snapshots=health.totals.snapshots,
         orphan_files=len(find_orphans(table, older_than=now - ORPHAN_AGE)),
         bytes=health.totals.bytes,
-        stored_bytes=sum(file.stat().st_size for file in folder_of(table).rglob("*") if file.is_file()),
+        stored_bytes=sum(file.size for file in TableFiles(table).list()),
         scan_seconds=round(seconds, 3),
         rows=rows,
         checksum=digest,
@@ -85,14 +85,14 @@ def measure(session: SparkSession, catalog: Catalog, name: TableName) -> Measure
     )
 
 
-def checksum(table: Table) -> tuple[int, str]:
-    """How many rows PyIceberg reads, and a sum over the hashes of the whole rows."""
+def checksum(rows: pa.Table) -> tuple[int, str]:
+    """Return how many rows there are, and a sum over the hashes of the whole rows."""
     from pandas.util import hash_pandas_object
 
-    rows = table.scan().to_arrow().to_pandas()
-    rows = rows[sorted(rows.columns)]
+    frame = rows.to_pandas()
+    frame = frame[sorted(frame.columns)]
     # The hashes are unsigned 64-bit numbers: their sum wraps around, and stays the same in any order.
-    return len(rows), f"{int(hash_pandas_object(rows, index=False).sum()):016x}"
+    return len(frame), f"{int(hash_pandas_object(frame, index=False).sum()):016x}"
 
 
 def _scan(session: SparkSession, name: TableName) -> tuple[float, str]:

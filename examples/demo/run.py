@@ -1,9 +1,9 @@
 """One demo, from an empty folder to the numbers.
 
 A year of flights arrives in 365 commits, the cancelled ones are deleted, files are left behind; then the DAG
-``snowpack_maintain_table`` runs in a real Airflow on the embedded defaults, and the table is measured again.
+``snowpack_maintain_table`` runs in a real Airflow, and the table is measured again.
 
-    outcome = Demo(home, days=365, console=Console()).run()
+    outcome = Demo(home, 365, Console(), LocalAirflow(home / "airflow", dags), set_modified).run()
     outcome.is_good, outcome.to_json()
 """
 
@@ -17,20 +17,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from airflow_snowpack.iceberg import load_table
 from examples.demo.errors import JobMissing
 from examples.demo.flights import create_table, days_of, read_flights
-from examples.demo.local_airflow import LocalAirflow
 from examples.demo.measure import Measurement, measure
 from examples.demo.report import show_job, show_numbers, summary
 from examples.demo.wear import Wear
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import date
 
     from pyiceberg.catalog import Catalog
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-REPOSITORY = Path(__file__).parents[2]
 DAG_ID = "snowpack_maintain_table"
 TABLE = "demo.flights"
 WHOLE_YEAR = 365
@@ -74,17 +72,45 @@ class Outcome:
         return summary(self.before, self.after, self.job, days=self.days, seconds=self.seconds)
 
 
+class DemoAirflow(Protocol):
+    """The Airflow of a demo."""
+
+    log: Path
+
+    def adopt(self) -> None:
+        """Give this process the environment of Airflow's processes, before its first import of Airflow."""
+
+    def migrate(self) -> None:
+        """Create the metadata database, if it is missing."""
+
+    def run_dag(self, dag_id: str, conf: Mapping[str, Any], *, meanwhile: Callable[[], None]) -> None:
+        """Run a DAG from beginning to end.
+
+        :param meanwhile: called about twice a second.
+        """
+
+
 class Demo:
     """One run, step by step.
 
     :param home: an empty folder.
     :param days: how much of the year.
+    :param airflow: where the DAG runs; the catalog and Spark are those of its settings.
+    :param set_modified: see :class:`Wear`.
     """
 
-    def __init__(self, home: Path, days: int, console: Console) -> None:
+    def __init__(
+        self,
+        home: Path,
+        days: int,
+        console: Console,
+        airflow: DemoAirflow,
+        set_modified: Callable[[Iterable[str], float], None],
+    ) -> None:
         self._days = days
         self._console = console
-        self._airflow = LocalAirflow(home / "airflow", REPOSITORY / "dags")
+        self._airflow = airflow
+        self._set_modified = set_modified
         self._spark_log = home / "spark.log"
         columns = (TextColumn(f"{{task.description:<{MARGIN}}}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._progress = Progress(*columns, console=console, redirect_stderr=False)
@@ -129,7 +155,7 @@ class Demo:
         return loaded
 
     def _wear(self, session: SparkSession, table: Table, name: TableName, days: list[date]) -> None:
-        wear = Wear(session, table, name)
+        wear = Wear(session, table, name, self._set_modified)
         months = sorted({day.replace(day=1) for day in days})
         for month in self._track("Deleting the cancelled flights, a commit a month", months, len(months)):
             wear.delete_cancelled(month)

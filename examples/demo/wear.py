@@ -1,6 +1,6 @@
 """What degrades a table besides small files: deletes, orphan files, and age.
 
-    wear = Wear(session, table, name)
+    wear = Wear(session, table, name, set_modified)
     wear.delete_cancelled(first_of_month)
     wear.leave_orphans(20)
     wear.age(timedelta(days=10))
@@ -12,14 +12,14 @@ died before its commit. Only the files' modification times are set back, because
 from __future__ import annotations
 
 import os
-import shutil
 import time
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+
+from examples.demo.table_files import TableFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from datetime import date, timedelta
 
     from pyiceberg.table import Table
@@ -28,18 +28,28 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import TableName
 
 
-def folder_of(table: Table) -> Path:
-    """Where a table of the embedded catalog lies on this machine."""
-    return Path(urlsplit(table.location()).path)
+def set_modified(paths: Iterable[str], moment: float) -> None:
+    """Set the modification time of files of this machine.
+
+    :param moment: seconds since 1970.
+    """
+    for path in paths:
+        os.utime(path, (moment, moment))
 
 
 class Wear:
-    """Wears one table of the embedded catalog."""
+    """Wears one table.
 
-    def __init__(self, session: SparkSession, table: Table, name: TableName) -> None:
+    :param set_modified: sets the modification time of files of the table's storage.
+    """
+
+    def __init__(
+        self, session: SparkSession, table: Table, name: TableName, set_modified: Callable[[Iterable[str], float], None]
+    ) -> None:
         self._session = session
-        self._folder = folder_of(table)
+        self._files = TableFiles(table)
         self._name = name
+        self._set_modified = set_modified
 
     def delete_cancelled(self, month: date) -> None:
         """Delete the flights of a month that never left: one commit with a position-delete file for each file it hits."""
@@ -51,14 +61,11 @@ class Wear:
 
     def leave_orphans(self, count: int) -> int:
         """Leave complete data files that no commit names; gives how many."""
-        written = sorted((self._folder / "data").rglob("*.parquet"))[:count]
-        for file in written:
-            shutil.copyfile(file, file.with_name(f"00000-0-{uuid.uuid4()}-never-committed.parquet"))
+        written = sorted(file.path for file in self._files.list("data") if file.extension == "parquet")[:count]
+        for path in written:
+            self._files.copy(path, f"{path.rpartition('/')[0]}/00000-0-{uuid.uuid4()}-never-committed.parquet")
         return len(written)
 
     def age(self, by: timedelta) -> None:
         """Set the modification time of every file of the table back."""
-        then = time.time() - by.total_seconds()
-        for file in self._folder.rglob("*"):
-            if file.is_file():
-                os.utime(file, (then, then))
+        self._set_modified([file.path for file in self._files.list()], time.time() - by.total_seconds())

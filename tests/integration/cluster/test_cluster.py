@@ -15,6 +15,8 @@ import psutil
 import pytest
 from bounded import PATIENCE_S, started
 
+from examples.cluster.cluster import stop_cluster
+
 REPOSITORY = Path(__file__).parents[3]
 CLUSTER = (sys.executable, "-m", "examples.cluster")
 URL = re.compile(r"(S3|REST catalog with \w+[\w ]*): (http://127\.0\.0\.1:\d+)")
@@ -25,6 +27,7 @@ def home() -> Iterator[Path]:
     """A folder that PostgreSQL's user can reach, which pytest's own is not."""
     with tempfile.TemporaryDirectory(prefix="snowpack-cluster-") as folder:
         yield Path(folder) / "cluster"
+        stop_cluster(Path(folder) / "cluster")  # of a test that has failed
 
 
 def test_parts_start_with_what_they_need_and_all_stop_with_the_command(home: Path) -> None:
