@@ -17,7 +17,9 @@ from examples.cluster.seaweedfs import SeaweedFS
 from examples.cluster.snowpack import SnowpackInstallation
 from examples.cluster.spark_connect import SparkConnectServer
 from examples.cluster.spark_standalone import SparkStandalone
+from examples.cluster.spark_thrift import SparkThriftServer
 from examples.cluster.worker import QueueWorker
+from examples.cluster.yarn import Yarn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,6 +39,8 @@ PARTS: dict[str, type[Part]] = {
         SnowpackInstallation,
         QueueWorker,
         AirflowProcesses,
+        SparkThriftServer,
+        Yarn,
     )
 }
 

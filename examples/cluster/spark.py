@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from airflow_snowpack.spark.config import ICEBERG_EXTENSIONS, ICEBERG_RUNTIME, SUBSTITUTION
 from airflow_snowpack.spark.java import find_java
 from examples.cluster.jars import AWS_BUNDLE, PYSPARK_JARS, Jars
 from examples.cluster.process import LOCALHOST
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 SPARK_HOME = PYSPARK_JARS.parent
 # A busy machine delays heartbeats.
@@ -33,13 +38,16 @@ def spark_class(name: str, *arguments: str) -> list[str]:
     return [str(SPARK_HOME / "bin" / "spark-class"), name, *arguments]
 
 
-def spark_submit(main_class: str, *, master: str, memory: str, conf: dict[str, str]) -> list[str]:
+def spark_submit(main_class: str, home: Path, *, master: str, memory: str, conf: Mapping[str, str]) -> list[str]:
     """Return the command of a server that is an application of Spark, with Iceberg.
 
+    :param home: the folder of the file with its settings: a command line is for everybody on the machine to read.
     :param memory: of the driver, such as ``700m``.
     :raises JarsMissing: Iceberg's jars cannot be downloaded.
     """
     settings = {
+        "spark.master": master,
+        "spark.driver.memory": memory,
         "spark.sql.extensions": ICEBERG_EXTENSIONS,
         "spark.sql.session.timeZone": "UTC",
         SUBSTITUTION: "false",
@@ -50,6 +58,9 @@ def spark_submit(main_class: str, *, master: str, memory: str, conf: dict[str, s
         "spark.jars": ",".join(map(str, Jars().get("spark", (f"{ICEBERG_RUNTIME}!", AWS_BUNDLE)))),
         **conf,
     }
-    flags = [flag for key, value in settings.items() for flag in ("--conf", f"{key}={value}")]
-    submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--class", main_class, "--master", master, "--driver-memory", memory]
-    return [*submit, *flags, "spark-internal"]
+    home.mkdir(parents=True, exist_ok=True)
+    file = home / "spark.properties"
+    file.touch(mode=0o600)
+    file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    submit = str(SPARK_HOME / "bin" / "spark-submit")
+    return [submit, "--class", main_class, "--properties-file", str(file), "spark-internal"]

@@ -48,7 +48,7 @@ class SparkConnectServer(Part):
         }
         server = ServerProcess(
             "Spark Connect",
-            spark_submit(MAIN_CLASS, master=self._spark.master, memory=DRIVER_MEMORY, conf=conf),
+            spark_submit(MAIN_CLASS, self._home, master=self._spark.master, memory=DRIVER_MEMORY, conf=conf),
             port=self.port,
             log=self._home / "log",
             environment=spark_environment(),
