@@ -57,7 +57,7 @@ def _aws(properties: Mapping[str, str]) -> dict[str, str]:
     if role:
         found |= {"client.factory": ASSUME_ROLE, "client.assume-role.arn": role}
         found |= {"client.assume-role.region": region} if region else {}
-    # With an endpoint of its own, PyIceberg puts the bucket into the path unless it is told otherwise; Java into the host's name.
+    # With an endpoint of its own, PyIceberg puts the bucket into the path by default, and Java into the host's name.
     is_virtual = properties.get("s3.force-virtual-addressing", "false").lower() == "true"
     if "s3.endpoint" in properties and not is_virtual:
         found["s3.path-style-access"] = "true"
