@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -115,20 +116,20 @@ def _make(session: Any, table: Any) -> None:
 def _bare(session: Any, table: Any) -> None:
     """What somebody would write by hand, in the same order and with the same arguments."""
     from airflow_snowpack.maintenance import Action, ExpireSnapshots, RemoveOrphanFiles, in_order, parse_options
-    from airflow_snowpack.maintenance.procedures import ProcedureCall
     from airflow_snowpack.maintenance.rewrites import Rewrite
 
-    job_id, now = "bare", datetime.now(UTC)
+    now = datetime.now(UTC)
     for action in in_order(list(Action)):
         options = parse_options(action, REWRITE if action == Action.REWRITE_DATA_FILES else {})
         match options:
             case Rewrite():
-                call = options.call(table, job_id)
+                call = options.call(table)
             case ExpireSnapshots():
-                call = options.call(table, job_id, now=now)
+                call = options.call(table, now=now)
             case RemoveOrphanFiles():
-                plan = options.planning_call(table, job_id, now=now, prefix_listing=False)
-                call = ProcedureCall(plan.sql.replace("dry_run => :dry_run", "dry_run => false"), _without_dry_run(plan.args))
+                plan = options.planning_call(table, now=now, prefix_listing=False)
+                sql = plan.sql.replace("dry_run => :dry_run", "dry_run => false")
+                call = replace(plan, sql=sql, args=_without_dry_run(plan.args))
             case _:
                 raise AssertionError(f"no call for {options!r}")
         session.sql(call.sql, args=dict(call.args)).collect()

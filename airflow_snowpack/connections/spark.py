@@ -9,6 +9,7 @@ another; other distributions add engines by an entry point of the group :data:`G
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -20,14 +21,14 @@ from airflow_snowpack.connections.errors import IncompleteConnection, Unsuitable
 from airflow_snowpack.entry_points import entry_points, load_class
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
     from airflow_snowpack.connections.connection import Connection, ReadConnection
     from airflow_snowpack.iceberg import CatalogConfig
     from airflow_snowpack.settings import Settings
-    from airflow_snowpack.spark import ConnectServer, SparkConfig
+    from airflow_snowpack.spark import SparkConfig, SparkServer, Statements
 
 PURPOSE = "Spark"
 GROUP = "airflow_snowpack.engines"
@@ -68,7 +69,7 @@ class Spark:
         )
 
     @property
-    def sessions(self) -> Callable[[], SparkSession] | ConnectServer:
+    def sessions(self) -> Callable[[], SparkSession] | SparkServer:
         """The argument of a :class:`SparkEngine`: a session of this process, or the server for sessions of jobs."""
         return self.session
 
@@ -80,6 +81,13 @@ class Spark:
         from airflow_snowpack.spark import local_session
 
         return local_session(self.config)
+
+    @contextmanager
+    def statements(self) -> Iterator[Statements]:
+        """Return a session for SQL statements for the block; raises like :meth:`session`."""
+        from airflow_snowpack.spark import SessionStatements
+
+        yield SessionStatements(self.session())
 
     def check(self) -> None:
         """Check that a session can start in this process, without starting it.

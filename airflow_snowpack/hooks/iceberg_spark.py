@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_snowpack.settings import Settings
-    from airflow_snowpack.spark import ConnectServer, SparkConfig
+    from airflow_snowpack.spark import SparkConfig, SparkServer
 
 
 class IcebergSparkHook(BaseHook):
@@ -62,7 +62,7 @@ class IcebergSparkHook(BaseHook):
         return self.spark.config
 
     @property
-    def sessions(self) -> Callable[[], SparkSession] | ConnectServer:
+    def sessions(self) -> Callable[[], SparkSession] | SparkServer:
         """The argument of a :class:`SparkEngine`: a session of this process, or the server for sessions of jobs."""
         return self.spark.sessions
 

@@ -25,7 +25,7 @@ class TableLocked(JobError, kind=Kind.CONFLICT):
     def __init__(self, lock: TableLock, *, waiting: bool = False, left_on: str | None = None) -> None:
         self.lock = lock
         if left_on is not None:
-            end = f"the job has ended, but its work on the Spark Connect server {left_on!r} may still be running"
+            end = f"the job has ended, but its work on the Spark server {left_on!r} may still be running"
             way_out = "The next sweep that reaches the server ends it and unlocks the table; check that the server is up."
         elif waiting:
             end = f"the lock expired at {timestamp(lock.expires_at)}, and the job still waits for a worker"
@@ -124,7 +124,7 @@ class WorkStillRunning(JobError, kind=Kind.CONFLICT):
 
     def __init__(self, job_id: str, server: str) -> None:
         super().__init__(
-            f"An attempt at job {job_id} may still be running on the Spark Connect server {server!r}, and this process cannot "
+            f"An attempt at job {job_id} may still be running on the Spark server {server!r}, and this process cannot "
             "end it. Run the job in a process that can read Airflow's connections."
         )
 

@@ -853,7 +853,7 @@ class Jobs:
         if not job.status.is_terminal:
             raise LockInUse(lock, f"job {job.job_id} is {job.status}", "Cancel the job instead.")
         if job.spark_server is not None and not force:
-            why = f"a statement of job {job.job_id} may still run on the Spark Connect server {job.spark_server!r}"
+            why = f"a statement of job {job.job_id} may still run on the Spark server {job.spark_server!r}"
             raise LockInUse(lock, why, "Run `airflow snowpack sweep`, which ends it, or force it when the server is gone.")
         if job.status is JobStatus.CANCELLED and lock.expires_at > self.store.clock() and not force:
             why = f"job {job.job_id} was cancelled while it ran, and its worker has not left the table yet"

@@ -125,7 +125,7 @@ class Job:
     :param attempt_id: the fence; ``None`` while no attempt has the job.
     :param started_at: when the current or last attempt began; ``None`` while the job waits, also between attempts.
     :param results: one per action that ran, in order; of the current or last attempt, like ``started_at``.
-    :param spark_server: the Airflow connection of the Spark Connect server on which an attempt may have left work running;
+    :param spark_server: the Airflow connection of the Spark server on which an attempt may have left work running;
         ``None`` if nothing runs outside of the worker.
     :param plan: as JSON: why each action runs or is skipped, with its estimate; ``None`` for a job whose actions were requested.
     :param table_uuid: of the table at submission: the job runs on no other table of this name; ``None`` if unknown.

@@ -2,7 +2,7 @@
 
 Several processes may do so at once: expired rows are locked with SKIP LOCKED, and each write is fenced by the attempt read.
 
-A Spark Connect server continues a statement whose client was killed. The invariant: while ``jobs.spark_server`` names a server,
+A Spark server may continue a statement whose client was killed. The invariant: while ``jobs.spark_server`` names a server,
 an attempt of this job may have left work there, so the table stays locked. Only a process that has verified the end of the work
 clears it: the attempt itself, its successor, or the rescuer.
 """

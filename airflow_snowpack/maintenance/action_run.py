@@ -10,23 +10,22 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import load_table
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, TableChange
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.commits import CommitTrail, exhausted, stamped
+from airflow_snowpack.maintenance.commits import ACTION, JOB_ID, CommitTrail, exhausted
 from airflow_snowpack.spark import CatalogNotConfigured, SparkFailed
-from airflow_snowpack.spark.work import is_connect
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
-    from pyspark.sql import DataFrame, SparkSession
 
     from airflow_snowpack.iceberg import FootprintMemory, MetadataReader
     from airflow_snowpack.iceberg.names import TableName
     from airflow_snowpack.maintenance.procedures import ProcedureCall
     from airflow_snowpack.maintenance.removals.of_job import JobRemovals
     from airflow_snowpack.spark import SparkWork
+    from airflow_snowpack.spark.statements import Statements
 
 
 log = logging.getLogger(__name__)
@@ -49,7 +48,7 @@ class ActionRun:
     job_id: str
     name: TableName
     action: str
-    session: SparkSession
+    statements: Statements
     work: SparkWork
     catalog: Catalog
     now: datetime
@@ -57,6 +56,7 @@ class ActionRun:
     footprints: FootprintMemory | None = None
     removals: JobRemovals | None = None
     reader: MetadataReader | None = None
+    attempt: int = 1
 
     def table(self) -> Table:
         """Load the current table; reads one metadata file.
@@ -67,7 +67,7 @@ class ActionRun:
 
     def trail(self, table: Table, branch: str | None = None) -> CommitTrail:
         """Track the commits to a branch from this version of the table on; ``None`` means ``main``."""
-        return CommitTrail(None if is_connect(self.session) else self.job_id, branch=branch).start(table)
+        return CommitTrail(self.job_id if self.statements.stamps_commits else None, branch=branch).start(table)
 
     def call(self, call: ProcedureCall) -> list[dict[str, Any]]:
         """Run the procedure and return its rows.
@@ -75,19 +75,24 @@ class ActionRun:
         :raises SparkInterrupted: the engine was interrupted.
         :raises SparkFailed: the procedure failed.
         """
-        return [row.asDict() for row in self.frame(call).collect()]
+        return self.work.run(self.statements, lambda: self._stamped(call.of(self.job_id, self.attempt)))
 
-    def frame(self, call: ProcedureCall) -> DataFrame:
-        """Run the procedure and return its rows as a frame. Spark runs a ``CALL`` at once, not when its rows are read."""
-        return self.work.run(self.session, lambda: self._stamped(call))
+    def ordered(self, call: ProcedureCall, column: str) -> Iterator[dict[str, Any]]:
+        """Run a procedure that commits nothing, and return its rows in the order of a column; raises like :meth:`call`."""
+        named = call.of(self.job_id, self.attempt)
+        return self.work.run(self.statements, lambda: self.statements.ordered_rows(named.sql, named.args, column))
+
+    def refresh(self) -> None:
+        """Have Spark read the table again: a session catalog that caches tables would work with outdated metadata."""
+        self.work.run(self.statements, lambda: self.statements.rows(f"REFRESH TABLE {self.name.quoted}"))
 
     def jobs_run(self) -> int | None:
         """Return how many Spark jobs the calls have run so far; ``None`` if unknown."""
-        return self.work.jobs_run(self.session)
+        return self.work.jobs_run(self.statements)
 
-    def _stamped(self, call: ProcedureCall) -> DataFrame:
-        with stamped(self.session, job_id=self.job_id, action=self.action):
-            return self.session.sql(call.sql, args=dict(call.args))
+    def _stamped(self, call: ProcedureCall) -> list[dict[str, Any]]:
+        with self.statements.stamping({JOB_ID: self.job_id, ACTION: self.action}):
+            return self.statements.rows(call.sql, call.args)
 
     def explained(self, error: SparkFailed) -> Exception:
         """Return the error with a remedy; replace Spark's misleading one when the session lacks the catalog."""

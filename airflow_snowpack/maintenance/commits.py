@@ -7,8 +7,8 @@
 
 The summary of each commit of a job has ``snowpack.job-id`` and ``snowpack.action``. Procedures ignore Spark's setting for such
 properties, so they are set in Iceberg's ``EnvironmentContext``, which is global to the JVM: it also stamps other commits made
-there at the same time. So only ``replace`` snapshots with the stamp count as the job's. Commits through a Spark Connect server
-cannot be stamped; there every ``replace`` snapshot of the period counts, which is nearly always right thanks to the table lock.
+there at the same time. So only ``replace`` snapshots with the stamp count as the job's. Commits on a Spark server cannot be
+stamped; there every ``replace`` snapshot of the period counts, which is nearly always right thanks to the table lock.
 
 Iceberg refuses a commit when another writer has removed a file that it replaces. A retry works with the files that exist then.
 """
@@ -16,18 +16,12 @@ Iceberg refuses a commit when another writer has removed a file that it replaces
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from airflow_snowpack.spark.work import is_connect
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
-    from pyspark.sql import SparkSession
 
     from airflow_snowpack.spark import SparkFailed
 
@@ -97,36 +91,6 @@ class CommitTrail:
         return self.job_id is None or _property(snapshot, JOB_ID) == self.job_id
 
 
-@contextmanager
-def stamped(session: SparkSession, *, job_id: str, action: str) -> Iterator[None]:
-    """Stamp all commits of this JVM inside the block. Does nothing on Spark Connect."""
-    if is_connect(session):
-        yield
-        return
-    jvm: Any = session.sparkContext._jvm
-    context = jvm.org.apache.iceberg.EnvironmentContext
-    context.put(JOB_ID, job_id)
-    context.put(ACTION, action)
-    try:
-        yield
-    except Exception:
-        _unstamp(context)
-        raise
-    # Not after a BaseException, such as a task's time limit: the procedure may still run, and the next call on the same
-    # connection would wait for its end.
-    _unstamp(context)
-
-
-def _unstamp(context: Any) -> None:
-    from py4j.protocol import Py4JError
-
-    try:
-        context.remove(JOB_ID)
-        context.remove(ACTION)
-    except (Py4JError, OSError):
-        return  # the JVM is gone, and the stamp with it
-
-
 def _operation(snapshot: Snapshot) -> str:
     return snapshot.summary.operation.value if snapshot.summary else ""
 
@@ -140,7 +104,7 @@ def _sum(snapshots: tuple[Snapshot, ...], key: str) -> int:
 
 
 # The validations of the shipped Iceberg that only a concurrent commit makes fail, and its exception for replaced metadata. Texts
-# and not classes, because a ValidationException also reports a missing column, and a Spark Connect server may send only text.
+# and not classes, because a ValidationException also reports a missing column, and a Spark server may send only text.
 LOST_RACE = re.compile(
     r"CommitFailedException"
     r"|Missing required files to delete"

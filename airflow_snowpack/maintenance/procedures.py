@@ -1,7 +1,7 @@
 """The ``CALL`` statements of Iceberg's procedures.
 
-    >>> call = procedure_call(table, Action.REWRITE_DATA_FILES, job_id, {"where": "month = 3"})
-    >>> session.sql(call.sql, args=call.args).collect()
+    >>> call = procedure_call(table, Action.REWRITE_DATA_FILES, {"where": "month = 3"}).of(job_id, attempt)
+    >>> statements.rows(call.sql, call.args)
 
 The invariant: the SQL text contains nothing that a caller gave. The table, predicates, columns, numbers and times are bound to
 parameter markers. The text holds fixed words, the checked and quoted name of the catalog, and a comment with the statement's
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -23,14 +23,23 @@ from airflow_snowpack.iceberg.names import TableName
 class ProcedureCall:
     """A statement and the arguments bound to its markers."""
 
+    table: TableName
+    action: str
     sql: str
     args: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, job_id: str, attempt: int) -> ProcedureCall:
+        """Return the call with a comment before its statement that names where it comes from, for people who look at Spark."""
+        named = {"table": str(self.table), "action": self.action, "job_id": job_id, "attempt": attempt}
+        origin = json.dumps({"app": "airflow_snowpack", **named})
+        # A slash could end or nest the comment, and a dollar sign start a ${substitution}; JSON has escapes for both.
+        harmless = origin.replace("/", "\\u002f").replace("$", "\\u0024")
+        return replace(self, sql=f"/* {harmless} */ {self.sql}")
 
 
 def procedure_call(
     table: TableName,
     action: str,
-    job_id: str,
     arguments: Mapping[str, Any],
     settings: Mapping[str, str] | None = None,
 ) -> ProcedureCall:
@@ -49,8 +58,7 @@ def procedure_call(
         args |= {marker: settings[key] for marker, key in markers.items()}
         entries = ", ".join(f"'{key}', :{marker}" for marker, key in markers.items())
         parts.append(f"options => map({entries})")
-    sql = f"{_comment(table, action, job_id)} CALL `{table.catalog}`.system.{action}({', '.join(parts)})"
-    return ProcedureCall(sql, args)
+    return ProcedureCall(table, action, f"CALL `{table.catalog}`.system.{action}({', '.join(parts)})", args)
 
 
 def _marked(name: str, value: Any, args: dict[str, Any]) -> str:
@@ -67,10 +75,3 @@ def _marked(name: str, value: Any, args: dict[str, Any]) -> str:
     # Spark would bind a small number as an integer, but ids are longs.
     cast = "CAST(:{} AS BIGINT)" if isinstance(elements[0], int) else ":{}"
     return f"{'map' if isinstance(value, dict) else 'array'}({', '.join(cast.format(marker) for marker in markers)})"
-
-
-def _comment(table: TableName, action: str, job_id: str) -> str:
-    origin = json.dumps({"app": "airflow_snowpack", "table": str(table), "action": action, "job_id": job_id})
-    # A slash could end or nest the comment, and a dollar sign start a ${substitution}; JSON has escapes for both.
-    harmless = origin.replace("/", "\\u002f").replace("$", "\\u0024")
-    return f"/* {harmless} */"

@@ -73,7 +73,7 @@ class Rewrite(ActionOptions):
     shape: ClassVar[RewriteWording]
     strict_reports_all: ClassVar[bool] = False
 
-    def call(self, table: TableName, job_id: str, *, strict: bool = False) -> ProcedureCall:
+    def call(self, table: TableName, *, strict: bool = False) -> ProcedureCall:
         """Return the procedure's statement; a strict one fails when a commit of partial progress failed."""
         raise NotImplementedError
 
@@ -163,7 +163,7 @@ def _try(run: ActionRun, options: Rewrite, base: Table, *, strict: bool) -> Try:
     strict = strict or with_predicate
     jobs_before = run.jobs_run()
     try:
-        (row,) = run.call(options.call(run.name, run.job_id, strict=strict))
+        (row,) = run.call(options.call(run.name, strict=strict))
     except SparkFailed as error:
         commits = trail.since(run.table())
         if is_conflict(error):

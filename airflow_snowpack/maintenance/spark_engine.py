@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
@@ -39,16 +39,13 @@ from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.maintenance.table_defaults import forbidden_reason, options_for
 from airflow_snowpack.spark import (
-    ConnectServer,
+    SessionStatements,
     SparkFailed,
     SparkInterrupted,
     SparkUnavailable,
     SparkWork,
-    leave_session,
-    session_id_of,
     spark_errors,
     translate,
-    turns,
     without_substitution,
 )
 from airflow_snowpack.spark.memory import session_gb
@@ -57,6 +54,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyspark.sql import SparkSession
+
+    from airflow_snowpack.spark import SparkServer, Statements
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +67,7 @@ class SparkEngine:
     """Runs actions on Spark, one at a time.
 
     :param session: returns the session, such as ``lambda: local_session(config)``; called before each action, to replace a dead
-        JVM. Or a Spark Connect server, where each attempt at a job gets a session that another process can find by the job.
+        JVM. Or a Spark server, where each attempt at a job gets a session that another process can find by the job.
     :param catalog: connects to the same catalog with PyIceberg, such as ``CatalogConfig.load``; called once.
     :param footprints: returns the stored locations of the files of a catalog's tables, such as
         ``partial(stored_footprints, store)``. Without them, deleting files of one table loads all others.
@@ -80,7 +79,7 @@ class SparkEngine:
 
     def __init__(
         self,
-        session: Callable[[], SparkSession] | ConnectServer,
+        session: Callable[[], SparkSession] | SparkServer,
         catalog: Callable[[], Catalog],
         *,
         footprints: Callable[[TableName], FootprintMemory | None] = lambda _: None,
@@ -89,7 +88,6 @@ class SparkEngine:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._session = session
-        self._turns: dict[str, Iterator[str]] = {}
         self._connect = catalog
         self._reader: MetadataReader | None = None
         self._table_uuid: str | None = None  # of the table of the first action
@@ -109,8 +107,8 @@ class SparkEngine:
 
     @property
     def server(self) -> str | None:
-        """The name of the Spark Connect server, which continues a statement when this process is killed."""
-        return self._session.name if isinstance(self._session, ConnectServer) else None
+        """The name of the Spark server, which continues a statement when this process is killed."""
+        return None if callable(self._session) else self._session.name
 
     def run(self, job: Job, action: str) -> ActionResult:
         """Run one action of the job and return its result.
@@ -147,14 +145,14 @@ class SparkEngine:
             return ended
         calls_before = self._work.calls
         try:
-            with self._session_for(job) as session:
-                run = self._action_run(job, action, session)
+            with self._session_for(job) as statements:
+                run = self._action_run(job, action, statements)
                 table = watch.begin(run, getattr(options, "branch", None))
                 options, reason = _effective_options(job, action, table)
                 # The removal refuses a list whose deletion an earlier attempt has begun, so that its state shows the refusal.
                 if reason is not None and not self._resumes_removal(job):
                     return forbidden(reason)
-                with self._measured(session):
+                with self._measured(statements):
                     try:
                         return options.run(run)
                     except SparkFailed as failure:
@@ -169,9 +167,9 @@ class SparkEngine:
             return self._failed_early(error, calls_before)
 
     @contextmanager
-    def _measured(self, session: SparkSession) -> Iterator[None]:
+    def _measured(self, statements: Statements) -> Iterator[None]:
         """Measure the session's memory and time inside the block."""
-        self._measuring = session_gb(session), time.monotonic()
+        self._measuring = session_gb(statements), time.monotonic()
         try:
             yield
         finally:
@@ -256,11 +254,20 @@ class SparkEngine:
     def _removals_of(self, job: Job) -> JobRemovals | None:
         return None if self._removals is None else JobRemovals(self._removals, job)
 
-    def _action_run(self, job: Job, action: str, session: SparkSession) -> ActionRun:
-        removals = self._removals_of(job)
-        work, catalog, footprints, reader = self._work, self._catalog, self._footprints(job.table), self._reader
+    def _action_run(self, job: Job, action: str, statements: Statements) -> ActionRun:
         return ActionRun(
-            job.job_id, job.table, action, session, work, catalog, self._now(), self._tries, footprints, removals, reader
+            job.job_id,
+            job.table,
+            action,
+            statements,
+            self._work,
+            self._catalog,
+            self._now(),
+            self._tries,
+            footprints=self._footprints(job.table),
+            removals=self._removals_of(job),
+            reader=self._reader,
+            attempt=job.attempt,
         )
 
     def _failed_early(self, error: SnowpackError, calls_before: int) -> ActionEffect:
@@ -273,17 +280,10 @@ class SparkEngine:
             message = "Failed while the action ran; what it had committed is not known"
         return ActionEffect(ActionOutcome.FAILED, message, error=str(error), final=isinstance(error, InvalidOption))
 
-    @contextmanager
-    def _session_for(self, job: Job) -> Iterator[SparkSession]:
-        if not isinstance(self._session, ConnectServer):
-            yield without_substitution(self._session())
-            return
-        name = session_id_of(job.job_id, job.attempt)
-        session = self._session.session(name, self._turns.setdefault(name, turns(name)), tag=f"snowpack-{job.job_id}")
-        try:
-            yield session
-        finally:
-            leave_session(session)
+    def _session_for(self, job: Job) -> AbstractContextManager[Statements]:
+        if callable(self._session):
+            return nullcontext(SessionStatements(without_substitution(self._session())))
+        return self._session.opened(job.job_id, job.attempt)
 
 
 def _effective_options(job: Job, action: str, table: Table) -> tuple[ActionOptions, str | None]:

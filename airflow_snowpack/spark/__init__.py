@@ -10,7 +10,6 @@ from airflow_snowpack.spark.connect import (
     end_session as end_session,
     leave_session as leave_session,
     session_id_of as session_id_of,
-    turns as turns,
 )
 from airflow_snowpack.spark.errors import (
     CatalogNotConfigured as CatalogNotConfigured,
@@ -25,6 +24,11 @@ from airflow_snowpack.spark.session import (
     check_local as check_local,
     local_session as local_session,
     without_substitution as without_substitution,
+)
+from airflow_snowpack.spark.statements import (
+    SessionStatements as SessionStatements,
+    SparkServer as SparkServer,
+    Statements as Statements,
 )
 from airflow_snowpack.spark.work import (
     SparkWork as SparkWork,

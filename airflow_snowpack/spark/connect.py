@@ -1,7 +1,7 @@
 """Sessions on a Spark Connect server that another process can find again, and end.
 
-    >>> session = server.session(session_id_of(job_id, attempt), ids)      # in the process that works
-    >>> end_session(url, session_id_of(job_id, attempt))                   # in any other, after that one was killed
+    >>> with server.opened(job_id, attempt) as statements: ...          # in the process that works
+    >>> end_session(url, session_id_of(job_id, attempt))                # in any other, after that one was killed
 
 A Connect server goes on with a statement whose client was killed. So nothing about a session is random: its id comes from the
 job and the attempt, the user is always the same, and its statements take turns with :data:`OPERATIONS` ids that come from the
@@ -25,6 +25,7 @@ from airflow_snowpack.redaction import public_address, redacted
 from airflow_snowpack.spark.config import check_pyspark
 from airflow_snowpack.spark.errors import OrphanStillRunning, SparkUnavailable
 from airflow_snowpack.spark.session import without_substitution
+from airflow_snowpack.spark.statements import SessionStatements
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,17 +65,25 @@ class ConnectServer:
     name: str
     url: str = field(repr=False)
     catalogs: Mapping[str, str] | None = field(default=None, repr=False)
+    _turns: dict[str, Iterator[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def session(self, session_id: str, ids: Iterator[str], tag: str) -> SparkSession:
-        """The session of this id.
+    @contextmanager
+    def opened(self, job_id: str, attempt: int) -> Iterator[SessionStatements]:
+        """Open or join the session of an attempt at a job for the block.
 
-        :param ids: the operation ids of its next statements; the same iterator for all clients of one session.
-        :param tag: carried by each statement of this thread, for people who look at the server.
+        Its statements carry the tag ``snowpack-<job id>``, for people who look at the server.
+
         :raises SparkUnavailable: the server does not answer.
         """
-        session = connect_session(self.url, catalogs=self.catalogs, session_id=session_id, ids=ids)
-        session.addTag(tag)
-        return session
+        name = session_id_of(job_id, attempt)
+        # All clients of one session take the ids of their statements from one iterator.
+        ids = self._turns.setdefault(name, cycle(operation_ids(name)))
+        session = connect_session(self.url, catalogs=self.catalogs, session_id=name, ids=ids)
+        session.addTag(f"snowpack-{job_id}")
+        try:
+            yield SessionStatements(session)
+        finally:
+            leave_session(session)
 
 
 def connect_session(
@@ -213,11 +222,6 @@ def _numbered(ids: Iterator[str]) -> Any:
             return request
 
     return Numbered()
-
-
-def turns(session_id: str) -> Iterator[str]:
-    """The operation ids of a session, again and again."""
-    return cycle(operation_ids(session_id))
 
 
 def _address(url: str, session_id: str | None) -> str:

@@ -17,7 +17,7 @@ class CatalogNotConfigured(SparkUnavailable, kind=Kind.MISCONFIGURED):
     def __init__(self, catalog: str) -> None:
         super().__init__(
             f"The Spark session has no Iceberg catalog named {catalog!r}. Set spark.sql.catalog.{catalog} and its properties "
-            "(CatalogConfig.spark_conf() gives them) in the session, or on the server when this is Spark Connect."
+            "(CatalogConfig.spark_conf() gives them) in the session, or on the server if the session is on one."
         )
 
 
@@ -37,7 +37,7 @@ class OrphanStillRunning(SparkUnavailable, kind=Kind.FAILED):
 
     def __init__(self, server: str, statements: int) -> None:
         super().__init__(
-            f"{statements} statement{'s' if statements > 1 else ''} of an earlier attempt still run on the Spark Connect server "
+            f"{statements} statement{'s' if statements > 1 else ''} of an earlier attempt may still run on the Spark server "
             f"at {server} after being interrupted. Wait until they end, or end them on the server."
         )
 

@@ -20,13 +20,14 @@ from __future__ import annotations
 import logging
 import re
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.redaction import redacted
 from airflow_snowpack.spark.errors import JavaCause, SparkDied, SparkFailed, SparkInterrupted
 from airflow_snowpack.spark.jvm import has_ended, why_gone
+from airflow_snowpack.spark.statements import SessionStatements, Statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,20 +64,22 @@ class SparkWork:
         # No lock and no event here: the signal may have come while this very thread held one.
         self._interrupted = True
 
-    def run(self, session: SparkSession, call: Callable[[], T]) -> T:
+    def run(self, session: SparkSession | Statements, call: Callable[[], T]) -> T:
         """Run the call in this thread and return what it returns.
 
+        :param session: where the call runs statements.
         :raises SparkInterrupted: it was interrupted, before it began or while it ran.
         :raises SparkFailed: Spark refused it or failed in it.
         """
         if self._interrupted:
             raise SparkInterrupted
         self.calls += 1
+        statements = session if isinstance(session, Statements) else SessionStatements(session)
         ended = Event()
-        watcher = Thread(target=self._cancel_until, args=(session, ended), name=f"{self._tag}-interrupt", daemon=True)
+        watcher = Thread(target=self._cancel_until, args=(statements, ended), name=f"{self._tag}-interrupt", daemon=True)
         watcher.start()
         try:
-            result = self._tagged(session, call)
+            result = self._tagged(statements, call)
         except Exception:
             raise
         except BaseException:
@@ -91,20 +94,15 @@ class SparkWork:
             raise SparkInterrupted
         return result
 
-    def jobs_run(self, session: SparkSession) -> int | None:
-        """How many Spark jobs the calls have run so far; ``None`` where that cannot be known (Spark Connect)."""
-        if is_connect(session):
-            return None
-        tracker = session.sparkContext._jsc.sc().statusTracker()
-        return len(tracker.getJobIdsForTag(self._tag))
+    def jobs_run(self, statements: Statements) -> int | None:
+        """How many Spark jobs the calls have run so far; ``None`` where that cannot be known."""
+        return statements.jobs_run(self._tag)
 
-    def _tagged(self, session: SparkSession, call: Callable[[], T]) -> T:
-        tags: Any = session if is_connect(session) else session.sparkContext
-        add, remove = (tags.addTag, tags.removeTag) if is_connect(session) else (tags.addJobTag, tags.removeJobTag)
+    def _tagged(self, statements: Statements, call: Callable[[], T]) -> T:
         try:
-            add(self._tag)
-            result = self._untagging_errors(call, remove)
-            remove(self._tag)
+            statements.tag(self._tag)
+            result = self._untagging_errors(call, statements)
+            statements.untag(self._tag)
         except Exception as error:
             if self._interrupted:
                 raise SparkInterrupted from error
@@ -113,36 +111,25 @@ class SparkWork:
             raise translate(error) from error
         return result
 
-    def _untagging_errors(self, call: Callable[[], T], remove: Callable[[str], None]) -> T:
+    def _untagging_errors(self, call: Callable[[], T], statements: Statements) -> T:
         try:
             return call()
         except Exception:
             # Not for a BaseException: it may have left the answer to this call unread on the thread's connection to the JVM.
-            remove(self._tag)
+            statements.untag(self._tag)
             raise
 
-    def _cancel_until(self, session: SparkSession, ended: Event) -> None:
+    def _cancel_until(self, statements: Statements, ended: Event) -> None:
         over, problem = False, Recurring(log)
         while not over:
             over = ended.wait(CANCEL_INTERVAL_S)
             if not self._interrupted:
                 continue
             try:
-                self._cancel(session)
+                statements.cancel(self._tag)
                 problem.passed()
             except Exception as error:  # noqa: BLE001 - whatever went wrong with one cancel, the next one is the only remedy
                 problem.failed(error, "A cancel of the Spark work %s failed and is repeated", self._tag)
-
-    def _cancel(self, session: SparkSession) -> None:
-        if is_connect(session):
-            session.interruptTag(self._tag)
-        else:
-            session.sparkContext.cancelJobsWithTag(self._tag)
-
-
-def is_connect(session: SparkSession) -> bool:
-    """Whether the session is a client of a Spark Connect server."""
-    return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
@@ -176,6 +163,11 @@ def translate(error: BaseException) -> SparkFailed:
     causes = _safe_causes(error)
     if not causes:
         return SparkFailed(redacted(f"{type(error).__name__}: {error}"))
+    return of_causes(causes)
+
+
+def of_causes(causes: tuple[JavaCause, ...]) -> SparkFailed:
+    """Return the failure with the whole chain of causes as its message, without secrets."""
     # Spark wraps an exception in others that repeat its message. A cause without one, such as an OutOfMemoryError, has its name.
     messages: list[str] = []
     for cause in causes:
@@ -208,5 +200,9 @@ def _connect_causes(error: BaseException) -> tuple[JavaCause, ...]:
     if not trace:
         return ()
     outermost = JavaCause(trace.partition("\n")[0].strip(), getattr(error, "_message", None) or "")
-    inner = (JavaCause(match["class_name"], match["message"] or "") for match in CAUSED_BY.finditer(trace))
-    return (outermost, *inner)[:MAX_DEPTH]
+    return (outermost, *further_causes(trace))[:MAX_DEPTH]
+
+
+def further_causes(trace: str) -> tuple[JavaCause, ...]:
+    """Return the inner causes that a Java stack trace names."""
+    return tuple(JavaCause(match["class_name"], match["message"] or "") for match in CAUSED_BY.finditer(trace))

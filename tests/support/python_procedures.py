@@ -10,7 +10,7 @@ whatever it is given. ``expire_snapshots`` commits with PyIceberg, and deletes t
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +25,8 @@ from airflow_snowpack.maintenance.expiry import Expiry, only_of_expired
 from airflow_snowpack.maintenance.procedures import ProcedureCall
 from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 from airflow_snowpack.maintenance.removals.records import Removals
-from airflow_snowpack.spark import SparkWork
+from airflow_snowpack.spark import SparkWork, Statements
+from airflow_snowpack.spark.statements import new_view
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -33,43 +34,36 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class PythonFrame:
-    """Rows, as far as the actions use a data frame."""
+class PythonStatements(Statements):
+    """A session that has views of files, and knows only the statements about them."""
 
-    session: PythonSession
-    rows: list[dict[str, Any]]
+    views: dict[str, Sequence[str]] = field(default_factory=dict)
 
-    def selectExpr(self, *_: str) -> PythonFrame:  # noqa: N802 - Spark's name
-        return self
+    def rows(self, sql: str, args: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        what, _, name = sql.partition(" VIEW ")
+        if what == "DROP":
+            self.views.pop(name)
+        return []  # nothing is cached, so that a refresh has nothing to do
 
-    def createOrReplaceTempView(self, name: str) -> None:  # noqa: N802
-        self.session.views[name] = [row["file_path"] for row in self.rows]
+    def ordered_rows(self, sql: str, args: Mapping[str, Any], column: str) -> Iterator[dict[str, Any]]:
+        raise NotImplementedError
 
-    def orderBy(self, column: str) -> PythonFrame:  # noqa: N802
-        return PythonFrame(self.session, sorted(self.rows, key=lambda row: str(row[column])))
+    def view_of_files(self, paths: Sequence[str]) -> str:
+        name = new_view()
+        self.views[name] = paths
+        return name
 
-    def toLocalIterator(self) -> Iterator[dict[str, Any]]:  # noqa: N802
-        return iter(self.rows)
+    def setting(self, name: str) -> str | None:
+        return None
 
+    def tag(self, tag: str) -> None:
+        """Nothing can be cancelled."""
 
-@dataclass
-class PythonSession:
-    """A session that has views, and nothing else."""
+    def untag(self, tag: str) -> None:
+        """Nothing can be cancelled."""
 
-    views: dict[str, list[str]] = field(default_factory=dict)
-
-    @property
-    def catalog(self) -> PythonSession:
-        return self
-
-    def refreshTable(self, name: str) -> None:  # noqa: N802
-        """A session that caches nothing has nothing to read again."""
-
-    def dropTempView(self, name: str) -> None:  # noqa: N802
-        self.views.pop(name)
-
-    def createDataFrame(self, rows: list[tuple[str]], schema: str) -> PythonFrame:  # noqa: N802
-        return PythonFrame(self, [{"file_path": path} for (path,) in rows])
+    def cancel(self, tag: str) -> None:
+        """Nothing can be cancelled."""
 
 
 class RunWithoutSpark(ActionRun):
@@ -78,22 +72,20 @@ class RunWithoutSpark(ActionRun):
     __slots__ = ()
 
     def call(self, call: ProcedureCall) -> list[dict[str, Any]]:
-        return [dict(row) for row in self._rows(call)]
-
-    def frame(self, call: ProcedureCall) -> Any:
-        return PythonFrame(self.session, self._rows(call))  # type: ignore[arg-type]
-
-    def _rows(self, call: ProcedureCall) -> list[dict[str, Any]]:
         if self.action == "remove_orphan_files":
             return [{"orphan_file_location": path} for path in self._remove_orphans(call.args)]
         ids = [value for name, value in call.args.items() if name.startswith("snapshot_ids_")]
         return [{"deleted_data_files_count": expire(self.table(), ids)}]
 
+    def ordered(self, call: ProcedureCall, column: str) -> Iterator[dict[str, Any]]:
+        return iter(sorted(self.call(call), key=lambda row: str(row[column])))
+
     def _remove_orphans(self, args: Any) -> list[str]:
+        assert isinstance(self.statements, PythonStatements)
         table = self.table()
         known = MetadataReader(table).referenced_files()
         view = args.get("file_list_view")
-        listed = self.session.views[view] if view else below(Path(normalise(args.get("location") or table.location())))  # type: ignore[attr-defined]
+        listed = self.statements.views[view] if view else below(Path(normalise(args.get("location") or table.location())))
         found = [path for path in listed if normalise(path) not in known]
         for path in () if args.get("dry_run") else found:
             Path(normalise(path)).unlink(missing_ok=True)  # a link may list it twice
@@ -130,5 +122,4 @@ def run_without_spark(
     """Return the run of an action, whose lists are kept in the store."""
     job = running_job(records.store, name, {})
     removals = JobRemovals(records, job)
-    session: Any = PythonSession()
-    return RunWithoutSpark(job.job_id, name, action, session, SparkWork(), catalog, now, 1, footprints, removals)
+    return RunWithoutSpark(job.job_id, name, action, PythonStatements(), SparkWork(), catalog, now, 1, footprints, removals)

@@ -32,6 +32,7 @@ from airflow_snowpack.iceberg import CatalogKind
 from airflow_snowpack.iceberg.errors import catalog_label
 from airflow_snowpack.redaction import public_address, redacted
 from airflow_snowpack.scheduling.sources.source import read_unreadable
+from airflow_snowpack.spark import Statements
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schema import REVISION
 from airflow_snowpack.store.signs_of_life import Sign, read_signs
@@ -211,25 +212,30 @@ def warehouse_writable(examined: Examined) -> CheckResult:
 def spark_installed(examined: Examined) -> CheckResult:
     """Java, PySpark and the jars are there; nothing is started."""
     examined.spark.check()
-    return CheckResult(CheckVerdict.OK, "PySpark and Java fit each other, or Spark runs on a Connect server.")
+    return CheckResult(CheckVerdict.OK, "PySpark and Java fit each other, or Spark runs on a server.")
 
 
 def spark_sees_catalog(examined: Examined) -> CheckResult:
     """Spark lists the same databases in the catalog as PyIceberg, and reads a file that this host writes to the warehouse."""
     if not examined.start_spark:
         return CheckResult(CheckVerdict.SKIPPED, "Spark was not started (--no-spark).")
-    name, session = examined.catalog.config.name, examined.spark.session()
+    with examined.spark.spark.statements() as statements:
+        return _compare(examined, statements)
+
+
+def _compare(examined: Examined, statements: Statements) -> CheckResult:
+    name = examined.catalog.config.name
     ours = {".".join(each) for each in examined.catalog.catalog.list_namespaces()}
-    theirs = {str(row[0]).replace("`", "") for row in session.sql(f"SHOW NAMESPACES IN `{name}`").collect()}
+    theirs = {str(row["namespace"]).replace("`", "") for row in statements.rows(f"SHOW NAMESPACES IN `{name}`")}
     if ours != theirs:
         message = f"In {name!r} Spark sees {_few(theirs)}, and PyIceberg sees {_few(ours)}."
-        advice = "Give both the same address: catalog_conn_id here, and spark.sql.catalog.* on a Spark Connect server."
+        advice = "Give both the same address: catalog_conn_id here, and spark.sql.catalog.* on a Spark server."
         return CheckResult(CheckVerdict.WRONG, message, advice)
     warehouse = _warehouse(examined)
     # Of other storages Spark may know only what Iceberg reads for it.
     if warehouse is not None and warehouse.startswith("file:"):
         with _trial_file(examined, warehouse) as place:
-            if not session.read.text(place).collect():
+            if not statements.rows(f"SELECT * FROM text.`{place.replace('`', '``')}`"):
                 raise OSError(f"Spark does not see the file {place} that this host wrote")
     return CheckResult(CheckVerdict.OK, f"Spark and PyIceberg see the same databases: {_few(ours)}.")
 

@@ -36,7 +36,7 @@ from airflow_snowpack.interim.map_reduce.layers import Layer, Layers, check_fan_
 from airflow_snowpack.interim.map_reduce.rows import Columns, columns_of, data_frame
 from airflow_snowpack.interim.refs import TableRef, ViewRef
 from airflow_snowpack.spark import SparkFailed, SparkWork
-from airflow_snowpack.spark.work import is_connect
+from airflow_snowpack.spark.statements import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

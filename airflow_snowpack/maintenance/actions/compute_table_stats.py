@@ -54,8 +54,8 @@ class ComputeTableStats(ActionOptions):
                 problem = f"names {column!r}, and {name} has no such column, or it is a struct, a list or a map"
                 raise refused(self, "columns", problem)
 
-    def call(self, table: TableName, job_id: str) -> ProcedureCall:
-        return procedure_call(table, self.action, job_id, {"snapshot_id": self.snapshot_id, "columns": self.columns or None})
+    def call(self, table: TableName) -> ProcedureCall:
+        return procedure_call(table, self.action, {"snapshot_id": self.snapshot_id, "columns": self.columns or None})
 
     def find(self, facts: Facts) -> Finding:
         """Return whether enough was committed since the last success. Rewrites do not count, because they change no row."""
@@ -79,8 +79,8 @@ class ComputeTableStats(ActionOptions):
         return skip(nothing, {WRITTEN: 0}) if nothing else None
 
     def run(self, run: ActionRun) -> ActionEffect:
-        run.session.catalog.refreshTable(run.name.quoted)
-        written = len(run.call(self.call(run.name, run.job_id)))
+        run.refresh()
+        written = len(run.call(self.call(run.name)))
         message = f"Computed statistics of {self._of_columns}" if written else "Computed no statistics: the table has no snapshot"
         return ActionEffect(ActionOutcome.SUCCEEDED, message, {WRITTEN: written})
 

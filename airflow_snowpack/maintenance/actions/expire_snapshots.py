@@ -107,7 +107,7 @@ class ExpireSnapshots(ActionOptions):
             if snapshot_id in heads:
                 raise refused(self, "snapshot_ids", f"names {snapshot_id}, which {heads[snapshot_id]!r} of {name} refers to")
 
-    def call(self, table: TableName, job_id: str, snapshot_ids: Sequence[int]) -> ProcedureCall:
+    def call(self, table: TableName, snapshot_ids: Sequence[int]) -> ProcedureCall:
         """Return the statement that expires these snapshots, and branches and tags by their age."""
         arguments = {
             "older_than": LONG_AGO,
@@ -117,7 +117,7 @@ class ExpireSnapshots(ActionOptions):
             "stream_results": self.stream_results,
             "max_concurrent_deletes": self.max_concurrent_deletes,
         }
-        return procedure_call(table, self.action, job_id, arguments)
+        return procedure_call(table, self.action, arguments)
 
     def find(self, facts: Facts) -> Finding:
         health = facts.health
@@ -219,8 +219,8 @@ class ExpireSnapshots(ActionOptions):
         return removal or ActionEffect(ActionOutcome.SUCCEEDED, "No snapshot was old enough to expire", {EXPIRED: 0})
 
     def _expire(self, run: ActionRun, ids: Sequence[int]) -> Mapping[str, int]:
-        run.session.catalog.refreshTable(run.name.quoted)
-        (row,) = run.call(self.call(run.name, run.job_id, ids))
+        run.refresh()
+        (row,) = run.call(self.call(run.name, ids))
         return {column: int(value or 0) for column, value in row.items()}
 
     @property

@@ -22,7 +22,6 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, ClassVar
-from uuid import uuid4
 
 from airflow_snowpack.durations import format_duration
 from airflow_snowpack.humanize import duration as in_words, plural, timestamp
@@ -248,7 +247,7 @@ class RemoveOrphanFiles(ActionOptions):
         prefix_listing = self.prefix_listing
         if prefix_listing is None:
             prefix_listing = not location.startswith(HADOOP_LISTS)
-        planning = self.planning_call(run.name, run.job_id, now=run.now, prefix_listing=prefix_listing)
+        planning = self.planning_call(run.name, now=run.now, prefix_listing=prefix_listing)
         settings = self.to_json()
         if self.quarantine is not None:
             settings |= self._quarantine_settings(table)
@@ -266,28 +265,25 @@ class RemoveOrphanFiles(ActionOptions):
     ) -> Iterator[RemovalItem]:
         """Yield the orphans listed by Spark that no table names and that are old enough by the storage."""
         skipped: Counter[str] = Counter()
-        paths = (row[PATH_COLUMN] for row in run.frame(planning).orderBy(PATH_COLUMN).toLocalIterator())
+        paths = (row[PATH_COLUMN] for row in run.ordered(planning, PATH_COLUMN))
         yield from guard.planned(table, foreign, paths, older_than=run.now - self.older_than, skipped=skipped)
         for reason, count in skipped.items():
             log.info("Not listed for %s: %s: %s", run.name, plural(count, "file"), reason)
 
     def _remove(self, run: ActionRun, planned: Sequence[str]) -> list[str]:
         """Remove the planned files that no metadata names now, and return their paths; with ``quarantine``, only return them."""
-        # A session catalog that caches tables would compare the files with outdated metadata.
-        run.session.catalog.refreshTable(run.name.quoted)
-        view = f"snowpack_orphans_{uuid4().hex}"
+        run.refresh()
         # The planned files were old enough; the procedure's check needs any time before that.
-        frame = run.session.createDataFrame([(path,) for path in planned], "file_path STRING")
-        frame.selectExpr("file_path", "timestamp_seconds(0) AS last_modified").createOrReplaceTempView(view)
+        view = run.work.run(run.statements, lambda: run.statements.view_of_files(planned))
         # The procedure only considers files whose path begins with its location, which Hadoop may spell file:/ for the table's
         # file:///. Any prefix works, even one that ends within a name.
         location = commonprefix(list(planned))  # noqa: RUF071 - characters and not folders are meant
-        removed = run.call(self.removal_call(run.name, run.job_id, now=run.now, plan_view=view, location=location))
+        removed = run.call(self.removal_call(run.name, now=run.now, plan_view=view, location=location))
         # Not after a failure, when the JVM may be gone. The view ends with the session.
-        run.session.catalog.dropTempView(view)
+        run.work.run(run.statements, lambda: run.statements.rows(f"DROP VIEW {view}"))
         return [row[PATH_COLUMN] for row in removed]
 
-    def planning_call(self, table: TableName, job_id: str, *, now: datetime, prefix_listing: bool) -> ProcedureCall:
+    def planning_call(self, table: TableName, *, now: datetime, prefix_listing: bool) -> ProcedureCall:
         """Return the statement that lists what would be removed."""
         arguments = {
             "older_than": now - self.older_than,
@@ -296,9 +292,9 @@ class RemoveOrphanFiles(ActionOptions):
             "prefix_listing": prefix_listing or None,
             **self._prefixes(),
         }
-        return procedure_call(table, self.action, job_id, arguments)
+        return procedure_call(table, self.action, arguments)
 
-    def removal_call(self, table: TableName, job_id: str, *, now: datetime, plan_view: str, location: str) -> ProcedureCall:
+    def removal_call(self, table: TableName, *, now: datetime, plan_view: str, location: str) -> ProcedureCall:
         """Return the statement that removes the planned files that no metadata names then; ``quarantine`` only lists them.
 
         :param plan_view: a temporary view of ``file_path`` and ``last_modified``; no other files are considered.
@@ -312,7 +308,7 @@ class RemoveOrphanFiles(ActionOptions):
             "max_concurrent_deletes": self.max_concurrent_deletes,
             **self._prefixes(),
         }
-        return procedure_call(table, self.action, job_id, arguments)
+        return procedure_call(table, self.action, arguments)
 
     def _quarantine_settings(self, table: Table) -> dict[str, str]:
         """:raises QuarantineNotPossible: the storage cannot take files away at no cost, and they may not be copied."""

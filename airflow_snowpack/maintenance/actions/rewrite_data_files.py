@@ -223,7 +223,7 @@ class RewriteDataFiles(Rewrite):
             raise refused(self, "branch", f"names {self.branch!r}, and {name} has no such branch")
         check_spec(self, "output_spec_id", table, name)
 
-    def call(self, table: TableName, job_id: str, *, strict: bool = False) -> ProcedureCall:
+    def call(self, table: TableName, *, strict: bool = False) -> ProcedureCall:
         settings = self.procedure_options()
         if strict and self.partial_progress:
             settings[MAX_FAILED_COMMITS] = "0"
@@ -233,7 +233,7 @@ class RewriteDataFiles(Rewrite):
             "where": self.where,
             "branch": self.branch,
         }
-        return procedure_call(table, self.action, job_id, arguments, settings)
+        return procedure_call(table, self.action, arguments, settings)
 
     def run(self, run: ActionRun) -> ActionEffect:
         return rewrite(run, self.for_groups_of(run.reader))

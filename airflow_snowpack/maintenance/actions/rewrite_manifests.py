@@ -60,9 +60,9 @@ class RewriteManifests(Rewrite):
     def check_table(self, table: Table, name: str) -> None:
         check_spec(self, "spec_id", table, name)
 
-    def call(self, table: TableName, job_id: str, *, strict: bool = False) -> ProcedureCall:
+    def call(self, table: TableName, *, strict: bool = False) -> ProcedureCall:
         arguments = {"use_caching": self.use_caching, "spec_id": self.spec_id, "sort_by": self.sort_by or None}
-        return procedure_call(table, self.action, job_id, arguments)
+        return procedure_call(table, self.action, arguments)
 
     def find(self, facts: Facts) -> Finding:
         """Return what the action would do after the other rewrites of the same plan."""

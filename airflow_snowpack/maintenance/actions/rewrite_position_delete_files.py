@@ -95,8 +95,8 @@ class RewritePositionDeleteFiles(Rewrite):
         None, whole_number(at_least=1, at_most=NO_LIMIT), "max-file-group-input-files"
     )
 
-    def call(self, table: TableName, job_id: str, *, strict: bool = False) -> ProcedureCall:
-        return procedure_call(table, self.action, job_id, {"where": self.where}, self.procedure_options())
+    def call(self, table: TableName, *, strict: bool = False) -> ProcedureCall:
+        return procedure_call(table, self.action, {"where": self.where}, self.procedure_options())
 
     @property
     def most_commits(self) -> int:

@@ -138,11 +138,11 @@ def test_the_table_of_a_cancelled_job_stays_locked_until_the_statement_of_its_de
     clock.move(seconds=1800)
     server.down = 1
 
-    with pytest.raises(TableLocked, match=f"its work on the Spark Connect server '{SERVER}' may still be running"):
+    with pytest.raises(TableLocked, match=f"its work on the Spark server '{SERVER}' may still be running"):
         jobs.submit(table, ACTIONS)
     with pytest.raises(TableLocked):
         locks.acquire(table, "etl", ttl=timedelta(hours=1))
-    with pytest.raises(LockInUse, match=f"Spark Connect server '{SERVER}'.*airflow snowpack sweep"):
+    with pytest.raises(LockInUse, match=f"Spark server '{SERVER}'.*airflow snowpack sweep"):
         jobs.break_lock(table, claim.job.job_id, actor=Actor("vera", via="cli"))
     assert server.running
     # The submit itself sweeps, now that the server is back.

@@ -13,7 +13,7 @@ from airflow_snowpack.jobs.model import ActionOutcome, TableChange
 from airflow_snowpack.maintenance import Action, RewriteDataFiles
 from airflow_snowpack.maintenance.action_run import ActionRun
 from airflow_snowpack.maintenance.rewrites import _try
-from airflow_snowpack.spark import SparkWork
+from airflow_snowpack.spark import SessionStatements, SparkWork
 
 
 @pytest.mark.cell("Local Spark", "SQL", "local files")
@@ -70,7 +70,8 @@ def test_groups_that_come_out_even_in_fewer_commits_are_not_mistaken_for_failure
     name = world.fragmented(commits=2, parts=5, deletes=0)
     options = RewriteDataFiles(min_input_files=2, partial_progress_max_commits=4)
     job_id, now = world.job(name).job_id, datetime.now(UTC)
-    run = ActionRun(job_id, name, Action.REWRITE_DATA_FILES, world.spark, SparkWork(), world.catalog, now, tries=1)
+    statements = SessionStatements(world.spark)
+    run = ActionRun(job_id, name, Action.REWRITE_DATA_FILES, statements, SparkWork(), world.catalog, now, tries=1)
     # 5 groups in at most 4 commits are 3 commits; Iceberg expects 4 and says that one failed.
     tried = _try(run, options, run.table(), strict=True)
     assert tried.doubt is None

@@ -62,7 +62,7 @@ class Analyze(ActionOptions):
         return ActionEffect(ActionOutcome.SUCCEEDED, "Would write statistics", {"columns_count": len(self.of)})
 
     def run(self, run):
-        (row,) = run.call(procedure_call(run.name, "compute_table_stats", run.job_id, {"columns": self.of or None}))
+        (row,) = run.call(procedure_call(run.name, "compute_table_stats", {"columns": self.of or None}))
         count = 1 if row["statistics_file"] else 0
         return ActionEffect(ActionOutcome.SUCCEEDED, "Wrote statistics", {"statistics_files_count": count})
 '''

@@ -49,7 +49,7 @@ def test_a_predicate_finds_the_values_that_it_means(world: SparkWorld) -> None:
 
 def test_the_comment_cannot_be_left_either(world: SparkWorld) -> None:
     name = world.fragmented(commits=2, deletes=0)
-    call = RewriteManifests().call(name, '*/ DROP TABLE x /* ${spark.app.name} " /* :table')
+    call = RewriteManifests().call(name).of('*/ DROP TABLE x /* ${spark.app.name} " /* :table', 1)
     row = world.spark.sql(call.sql, args=dict(call.args)).collect()[0]
     assert row["rewritten_manifests_count"] == 2
 

@@ -12,7 +12,7 @@ import pytest
 from bounded import PATIENCE_S, Beside
 from py4j.protocol import Py4JError
 
-from airflow_snowpack.spark import SparkFailed, SparkInterrupted, SparkWork
+from airflow_snowpack.spark import SessionStatements, SparkFailed, SparkInterrupted, SparkWork
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,6 +137,6 @@ def test_what_is_not_sparks_error_comes_through_as_it_is(spark: SparkSession) ->
 def test_jobs_are_counted_for_this_work_only(spark: SparkSession) -> None:
     work = SparkWork()
     spark.range(3).count()
-    assert work.jobs_run(spark) == 0
+    assert work.jobs_run(SessionStatements(spark)) == 0
     work.run(spark, lambda: spark.range(3).collect())
-    assert work.jobs_run(spark) == 1
+    assert work.jobs_run(SessionStatements(spark)) == 1

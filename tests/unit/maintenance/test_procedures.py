@@ -19,12 +19,11 @@ from airflow_snowpack.maintenance import (
 )
 
 TABLE = TableName("lake", "db", "t-1")
-JOB_ID = "j1"
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
 
 def test_defaults_are_the_specifications() -> None:
-    call = RewriteDataFiles().call(TABLE, JOB_ID)
+    call = RewriteDataFiles().call(TABLE)
     settings = dict(zip(re.findall(r"'([\w.-]+)', :setting", call.sql), list(call.args.values())[2:], strict=True))
     assert settings == {
         "target-file-size-bytes": "536870912",
@@ -47,7 +46,7 @@ def test_defaults_are_the_specifications() -> None:
 def test_nothing_of_a_value_is_in_the_text() -> None:
     options = parse_options(Action.REWRITE_DATA_FILES, {"where": "secret = 'value'", "min_input_files": 77})
     assert isinstance(options, RewriteDataFiles)
-    call = options.call(TABLE, JOB_ID)
+    call = options.call(TABLE)
     assert "where => :where" in call.sql
     assert call.args["where"] == "secret = 'value'"
     assert "secret" not in call.sql
@@ -55,56 +54,57 @@ def test_nothing_of_a_value_is_in_the_text() -> None:
 
 
 def test_the_statement_begins_with_where_it_comes_from() -> None:
-    call = RewriteManifests().call(TABLE, JOB_ID)
+    call = RewriteManifests().call(TABLE).of("j1", 2)
     comment, _, rest = call.sql.partition(" */ ")
     assert json.loads(comment.removeprefix("/* ")) == {
         "app": "airflow_snowpack",
         "table": "lake.db.t-1",
         "action": "rewrite_manifests",
         "job_id": "j1",
+        "attempt": 2,
     }
     assert rest == "CALL `lake`.system.rewrite_manifests(table => :table)"
 
 
 def test_the_comment_survives_any_origin() -> None:
     hostile = '*/ x /* ${a} " \\ \n`'
-    call = RewriteManifests().call(TABLE, hostile)
+    call = RewriteManifests().call(TABLE).of(hostile, 1)
     assert call.sql.count("/*") == call.sql.count("*/") == 1
     assert "$" not in call.sql
     assert json.loads(call.sql[3 : call.sql.index(" */")])["job_id"] == hostile
 
 
 def test_ages_are_counted_back_from_now() -> None:
-    plan = RemoveOrphanFiles().planning_call(TABLE, JOB_ID, now=NOW, prefix_listing=False)
+    plan = RemoveOrphanFiles().planning_call(TABLE, now=NOW, prefix_listing=False)
     assert plan.args["older_than"] == NOW - timedelta(days=3)
     assert plan.args["dry_run"] is True
     assert "prefix_listing" not in plan.sql
 
 
 def test_nothing_but_the_listed_snapshots_is_old_enough_to_expire() -> None:
-    call = ExpireSnapshots(clean_expired_metadata=True).call(TABLE, JOB_ID, [7, 8])
+    call = ExpireSnapshots(clean_expired_metadata=True).call(TABLE, [7, 8])
     assert (call.args["snapshot_ids_0"], call.args["snapshot_ids_1"]) == (7, 8)
     assert call.args["older_than"] == datetime(1970, 1, 2, tzinfo=UTC)
     assert (call.args["stream_results"], call.args["clean_expired_metadata"]) == (True, True)
     assert call.args["retain_last"] == 2**31 - 1, "a branch with an age of its own keeps what is not listed"
     assert "max_concurrent_deletes" not in call.sql
-    assert "snapshot_ids" not in ExpireSnapshots().call(TABLE, JOB_ID, []).sql
+    assert "snapshot_ids" not in ExpireSnapshots().call(TABLE, []).sql
 
 
 def test_a_z_order_is_a_sort_to_iceberg() -> None:
     options = RewriteDataFiles(strategy=Strategy.ZORDER, zorder_columns=("a", "b"))
-    call = options.call(TABLE, JOB_ID)
+    call = options.call(TABLE)
     assert (call.args["strategy"], call.args["sort_order"]) == ("sort", "zorder(a, b)")
 
 
 def test_a_strict_call_lets_no_commit_fail_in_silence() -> None:
-    strict = RewriteDataFiles().call(TABLE, JOB_ID, strict=True)
+    strict = RewriteDataFiles().call(TABLE, strict=True)
     assert "'partial-progress.max-failed-commits'" in strict.sql
-    alone = RewriteDataFiles(partial_progress=False).call(TABLE, JOB_ID, strict=True)
+    alone = RewriteDataFiles(partial_progress=False).call(TABLE, strict=True)
     assert "max-failed-commits" not in alone.sql
 
 
 def test_delete_files_have_their_own_statement() -> None:
-    call = RewritePositionDeleteFiles(where="day = 1").call(TABLE, JOB_ID)
+    call = RewritePositionDeleteFiles(where="day = 1").call(TABLE)
     assert "system.rewrite_position_delete_files(table => :table, where => :where, options => map(" in call.sql
     assert "target-file-size-bytes" not in call.sql
