@@ -43,8 +43,8 @@ CONFIG: dict[str, Any] = {
                 example="/var/lib/snowpack",
             ),
             "spark_conn_id": _option(
-                "The Airflow connection (`spark` or `spark_connect`) of the Spark cluster. Empty: a local session in the task's "
-                "own process, on `spark_master`.",
+                "The Airflow connection (`spark`, `spark_connect` or `hiveserver2`) of the Spark cluster. Empty: a local session "
+                "in the task's own process, on `spark_master`.",
                 default="",
                 example="spark_default",
             ),

@@ -40,6 +40,16 @@ class UnsuitableConnection(SnowpackError, kind=Kind.MISCONFIGURED):
         )
 
 
+class StatementsOnly(SnowpackError, kind=Kind.MISCONFIGURED):
+    """The Spark engine has no data frames."""
+
+    def __init__(self, conn_id: str, conn_type: str) -> None:
+        super().__init__(
+            f"The Airflow connection {conn_id!r} has the type {conn_type!r}, which runs maintenance, but has no data frames for "
+            "builds, interim tables and functions. Pass spark_conn_id with a connection of another type, such as spark."
+        )
+
+
 class UnusableEngine(SnowpackError, kind=Kind.MISCONFIGURED):
     """Unusable engine of another package."""
 

@@ -77,6 +77,7 @@ class Spark:
         """Return this process's session, starting it if there is none.
 
         :raises SparkUnavailable: no Java, no jar, the wrong Spark version, or a server that does not answer.
+        :raises StatementsOnly: the engine has no data frames.
         """
         from airflow_snowpack.spark import local_session
 

@@ -1,4 +1,4 @@
-"""Where Spark runs: a local session with Iceberg in it, a Spark Connect server, and how to stop what runs there.
+"""Where Spark runs: a local session with Iceberg in it, a Spark Connect or Thrift server, and how to stop what runs there.
 
 Importing this room is cheap: pyspark and the JVM come with the first session.
 """
@@ -14,6 +14,7 @@ from airflow_snowpack.spark.connect import (
 from airflow_snowpack.spark.errors import (
     CatalogNotConfigured as CatalogNotConfigured,
     OrphanStillRunning as OrphanStillRunning,
+    ServerLost as ServerLost,
     SparkDied as SparkDied,
     SparkFailed as SparkFailed,
     SparkInterrupted as SparkInterrupted,
@@ -29,6 +30,10 @@ from airflow_snowpack.spark.statements import (
     SessionStatements as SessionStatements,
     SparkServer as SparkServer,
     Statements as Statements,
+)
+from airflow_snowpack.spark.thrift import (
+    ThriftServer as ThriftServer,
+    end_attempts as end_attempts,
 )
 from airflow_snowpack.spark.work import (
     SparkWork as SparkWork,

@@ -88,3 +88,13 @@ class SparkDied(SparkFailed, kind=Kind.FAILED):
             f"Spark's JVM is gone: {reason}. Run the work again; a new JVM starts. If that one dies too, give it more memory "
             "([snowpack] spark_driver_memory) or more room on its machine."
         )
+
+
+class ServerLost(SparkFailed, kind=Kind.FAILED):
+    """The connection to the Spark server was lost."""
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__(
+            f"The connection to the Spark server at {server} was lost while a statement ran: {reason}. The server cancels the "
+            "statement of a lost client. Check that the server is up, and run the work again."
+        )

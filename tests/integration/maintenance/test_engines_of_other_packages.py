@@ -89,7 +89,7 @@ def test_an_engine_whose_module_ends_with_an_error_without_a_text_names_the_erro
 
 
 def test_a_type_without_an_engine_is_refused_with_all_that_there_are() -> None:
-    with pytest.raises(UnsuitableConnection, match="acme_spark, broken, spark, spark_connect"):
+    with pytest.raises(UnsuitableConnection, match="acme_spark, broken, hiveserver2, spark, spark_connect"):
         engine_of(ENVIRONMENT.connection("ssh", "Spark"))
 
 
