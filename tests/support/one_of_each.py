@@ -33,6 +33,7 @@ WITHOUT_SESSION = (
     "test_entry_",
     "test_files_of_other_tables",
     "test_kubernetes_runner",
+    "test_on_thrift",
     "test_quarantine",
     "test_removals.py",
     "test_run_states_",
