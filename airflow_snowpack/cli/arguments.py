@@ -37,12 +37,13 @@ def arg(*flags: str, **kwargs: Any) -> Arg:
     return Arg(flags, **kwargs)  # type: ignore[no-untyped-call]  # Airflow leaves the constructor untyped
 
 
-def conn_id(name: str, what: str, setting: str, without: str) -> Arg:
+def conn_id(name: str, what: str, setting: str, without: str, **kwargs: Any) -> Arg:
     """Return the option of a connection that replaces the installation's."""
     return arg(
         f"--{name}-conn-id",
         metavar="CONN_ID",
         help=f"The Airflow connection of {what}; the default is the setting {setting}, or {without}",
+        **kwargs,
     )
 
 
@@ -70,6 +71,9 @@ _COUNT = positive_int(allow_zero=False)  # type: ignore[no-untyped-call]  # Airf
 
 STORE_CONN_ID = conn_id("store", "the store", "store_conn_id", "the embedded file")
 CATALOG_CONN_ID = conn_id("catalog", "the Iceberg catalog", "catalog_conn_id", "the embedded catalog")
+CATALOG_CONN_IDS = conn_id(
+    "catalog", "an Iceberg catalog (may be repeated)", "catalog_conn_id", "the embedded catalog", action="append"
+)
 AIRFLOW_CONN_ID = conn_id("airflow", "Airflow's own REST API", "airflow_conn_id", "an error")
 SPARK_CONN_ID = conn_id("spark", "the Spark cluster", "spark_conn_id", "a session in this process")
 

@@ -286,7 +286,7 @@ def get_cli_commands() -> list[CLICommand]:
                         a.NO_SPARK, a.CATALOG_CONN_ID, a.SPARK_CONN_ID,
                         example="doctor --no-spark"),
                 command("worker", "worker.work", "Run jobs from the queue until SIGTERM",
-                        a.ONCE, a.MAX_JOBS, a.WORKER_POLL, a.WORKER_ID, a.CATALOG_CONN_ID, a.SPARK_CONN_ID,
+                        a.ONCE, a.MAX_JOBS, a.WORKER_POLL, a.WORKER_ID, a.CATALOG_CONN_IDS, a.SPARK_CONN_ID,
                         example="worker --worker-id pod-7", output=False),
                 command("scheduler", "scheduler.schedule", "Start the DAG runs of schedules until SIGTERM",
                         a.SCHEDULER_POLL, a.AIRFLOW_CONN_ID, a.CATALOG_CONN_ID,

@@ -10,7 +10,7 @@ another; other distributions add engines by an entry point of the group :data:`G
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +21,7 @@ from airflow_snowpack.connections.errors import IncompleteConnection, Unsuitable
 from airflow_snowpack.entry_points import entry_points, load_class
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -44,6 +44,7 @@ class Spark:
 
     :cvar conn_type: the type of the engine's Airflow connections.
     :param connection: ``None`` for a local session. Its extra ``conf`` is additional Spark configuration.
+    :param process_catalogs: all catalogs of the process, if it reaches several: one JVM has the jars of all.
     """
 
     conn_type: ClassVar[str] = "spark"
@@ -51,6 +52,7 @@ class Spark:
     settings: Settings
     catalog: CatalogConfig
     connection: Connection | None = None
+    process_catalogs: tuple[CatalogConfig, ...] = ()
 
     @cached_property
     def config(self) -> SparkConfig:
@@ -60,11 +62,12 @@ class Spark:
         master, conf = self.settings.spark_master, self.settings.spark_conf
         if self.connection is not None:
             master, conf = spark_master(self.connection), {**conf, **connection_conf(self.connection)}
+        drivers = [driver for catalog in self.process_catalogs or (self.catalog,) for driver in catalog.spark_packages()]
         return SparkConfig(
             catalogs=self.catalog.spark_conf(),
             master=master,
             driver_memory=self.settings.spark_driver_memory,
-            packages=(*self.catalog.spark_packages(), *self.settings.spark_packages),
+            packages=(*drivers, *self.settings.spark_packages),
             conf=conf,
         )
 
@@ -111,6 +114,12 @@ class Spark:
 def spark_of(settings: Settings, catalog: CatalogConfig, connection: Connection | None) -> Spark:
     """Return the engine that the installation's Spark connection selects, ``None`` a local one; raises like :func:`engine_of`."""
     return (Spark if connection is None else engine_of(connection))(settings, catalog, connection)
+
+
+def sparks_of(settings: Settings, catalogs: Iterable[CatalogConfig], connection: Connection | None) -> list[Spark]:
+    """Return an engine for each catalog of one process, for one that is given twice once; raises like :func:`engine_of`."""
+    different = tuple({catalog.catalog_id: catalog for catalog in catalogs}.values())
+    return [replace(spark_of(settings, catalog, connection), process_catalogs=different) for catalog in different]
 
 
 def engine_of(connection: Connection) -> type[Spark]:

@@ -13,17 +13,26 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 
-from airflow_snowpack.connections.spark import PURPOSE, Spark, spark_of
+from airflow_snowpack.connections.spark import PURPOSE, Spark, spark_of, sparks_of
 from airflow_snowpack.hooks.connections import read_connection
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
     from airflow_snowpack.settings import Settings
     from airflow_snowpack.spark import SparkConfig, SparkServer
+
+
+def sparks(spark_conn_id: str | None, catalog_conn_ids: Sequence[str]) -> list[Spark]:
+    """Return where Spark runs for each catalog, by default the installation's; raises like :attr:`IcebergSparkHook.spark`."""
+    catalogs = [IcebergCatalogHook(conn_id) for conn_id in catalog_conn_ids or (None,)]
+    settings = catalogs[0].settings
+    conn_id = spark_conn_id or settings.spark_conn_id
+    connection = None if conn_id is None else read_connection(conn_id, PURPOSE)
+    return sparks_of(settings, [each.config for each in catalogs], connection)
 
 
 class IcebergSparkHook(BaseHook):

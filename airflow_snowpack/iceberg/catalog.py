@@ -35,7 +35,7 @@ from airflow_snowpack.iceberg.spark_storage import storage_packages, storage_pro
 from airflow_snowpack.redaction import public_address
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import timedelta
     from pathlib import Path
 
@@ -51,6 +51,8 @@ TABLES_OF_SQL_CATALOG = 2
 """A process that meets a new database may lose the race to create each of its tables once."""
 FINGERPRINT_LENGTH = 12
 WEB_PORTS = {"http": ":80", "https": ":443"}
+SEVERAL = "\n"
+"""Separates the facts of several catalogs of a process."""
 DUPLICATE_TABLE, UNIQUE_VIOLATION = "42P07", "23505"
 
 
@@ -323,6 +325,12 @@ class CatalogConfig:
             return f"sqlite:///{self.address}"
         login = quote(self.user or "", safe="") + (f":{quote(self.password, safe='')}" if self.password else "")
         return f"postgresql+psycopg://{login}{'@' if login else ''}{self.address}"
+
+
+def joined_facts(catalogs: Iterable[CatalogConfig]) -> dict[str, str]:
+    """Return the facts of the catalogs of a process; :data:`SEVERAL` separates them."""
+    every = [catalog.facts for catalog in catalogs]
+    return {key: SEVERAL.join(facts[key] for facts in every) for key in every[0]}
 
 
 def _web_place(url: str) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -131,7 +132,7 @@ class Jobs:
         self._make_id = make_id
         self._steps = _steps_of(store)
         self._step = store.single if store.is_postgres else store.transact
-        self._cursor = ClaimCursor()
+        self._cursors: defaultdict[str, ClaimCursor] = defaultdict(ClaimCursor)  # by catalog
 
     def submit(
         self,
@@ -439,9 +440,9 @@ class Jobs:
             values = self._claim_values(worker_id, now, catalog_id=catalog_id)
             row = self._step(self._taking(self._steps.claim_next, values))
             if row is not None:
-                self._cursor.found(QueuePosition.of(row))
+                self._cursors[catalog_id].found(QueuePosition.of(row))
                 return self._claimed(row, worker_id, values)
-            if not self._cursor.exhausted(now):
+            if not self._cursors[catalog_id].exhausted(now):
                 return None
 
     def take_over(
@@ -672,9 +673,9 @@ class Jobs:
         counted = self._count_by_catalog(self._claimable(), job_queue.c.catalog_id.in_(catalog_ids))
         return dict.fromkeys(catalog_ids, 0) | counted
 
-    def waiting_elsewhere(self, catalog_id: str) -> dict[str, int]:
-        """Count the claimable jobs of every other catalog, by ``catalog_id``."""
-        return self._count_by_catalog(self._claimable(), job_queue.c.catalog_id != catalog_id)
+    def waiting_elsewhere(self, *catalog_ids: str) -> dict[str, int]:
+        """Count the claimable jobs of every catalog but these, by ``catalog_id``."""
+        return self._count_by_catalog(self._claimable(), job_queue.c.catalog_id.not_in(catalog_ids))
 
     def running_in_workers(self) -> dict[str, int]:
         """Count the jobs that queue workers run, by ``catalog_id``, without those that tasks run inline."""
@@ -869,7 +870,7 @@ class Jobs:
 
     def _claim_values(self, worker_id: str, now: datetime, key: str | None = None, catalog_id: str = "") -> Mapping[str, Any]:
         values = do.LEASES.claim_values(worker_id, self._make_id(), now, now + self.policy.lease, key=key, group=catalog_id)
-        return values if key is not None else {**values, **self._cursor.start(now).parameters}
+        return values if key is not None else {**values, **self._cursors[catalog_id].start(now).parameters}
 
     def _claim_key(self, conn: sa.Connection, values: Mapping[str, Any]) -> sa.Row[Any] | None:
         row = self._steps.claim_key(conn, values)

@@ -18,10 +18,10 @@ import signal
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
-from types import FrameType, TracebackType
+from types import FrameType, MappingProxyType, TracebackType
 from typing import Self
 
 from airflow_snowpack.jobs.attempt import Attempt, Limit
@@ -91,6 +91,8 @@ class JobWorker:
     :param make_engine: makes an engine for each attempt, before the claim, so that a machine that cannot make one claims nothing.
     :param worker_id: the worker's name in its claims.
     :param catalog_id: the catalog of the engines; jobs of other catalogs are left, and logged.
+    :param more_catalogs: makes the engines of further catalogs, by their ids. Catalogs take turns, whatever the number and the
+        priority of their jobs.
     :param poll: the wait while the queue is empty.
     :param continue_on_error: see :class:`Attempt`.
     :param sign: reported at each poll, and while a job runs; ``None`` for a sign of this worker's name.
@@ -110,6 +112,7 @@ class JobWorker:
         worker_id: str,
         *,
         catalog_id: str = "",
+        more_catalogs: Mapping[str, Callable[[], Engine]] = MappingProxyType({}),
         poll: timedelta = timedelta(seconds=5),
         continue_on_error: bool = False,
         sign: SignOfLife | None = None,
@@ -119,18 +122,19 @@ class JobWorker:
     ) -> None:
         self.recent = deque(maxlen=RECENT_JOBS)
         self._jobs = jobs
+        self._makers = {catalog_id: make_engine, **more_catalogs}
+        self._turns = deque(self._makers)
         self._resumes = resumes
+        self._resuming = set(self._makers if resumes else ())
         self._claiming = claiming
         self._claim_next = claim_next
-        self._make_engine = make_engine
         self._worker_id = worker_id
-        self._catalog_id = catalog_id
         self._waiting_elsewhere: dict[str, int] = {}
         self._count_elsewhere_at = EVER
         self._poll = poll
         self._continue_on_error = continue_on_error
         self._sign = sign or SignOfLife(jobs.store, Role.WORKER, worker_id)
-        self._engine: Engine | None = None  # made, but not used yet
+        self._engines: dict[str, Engine] = {}  # made, but not used yet
         self._attempt: Attempt | None = None
         self._stopping = False
         self._guard = threading.Lock()  # makes a claim and its attempt one step for the shutdown watcher
@@ -193,27 +197,36 @@ class JobWorker:
         return attempt is not None and attempt.abandon(reason)
 
     def _next_attempt(self, limit: Limit | None) -> Attempt | None:
-        self._engine = self._engine or self._make_engine()
+        for catalog_id in tuple(self._turns):
+            if attempt := self._attempt_on(catalog_id, limit):
+                self._turns.remove(catalog_id)
+                self._turns.append(catalog_id)
+                return attempt
+        return None
+
+    def _attempt_on(self, catalog_id: str, limit: Limit | None) -> Attempt | None:
+        engine = self._engines.get(catalog_id) or self._makers[catalog_id]()
+        self._engines[catalog_id] = engine
         with self._claiming(), self._guard:
-            claim = None if self._stopping else self._claim()
+            claim = None if self._stopping else self._claim(catalog_id)
             if claim is None:
                 return None
             goes_on, sign = self._continue_on_error, self._sign
-            self._attempt = Attempt(self._jobs, claim, self._engine, continue_on_error=goes_on, sign=sign, limit=limit)
-            self._engine = None
+            self._attempt = Attempt(self._jobs, claim, engine, continue_on_error=goes_on, sign=sign, limit=limit)
+            del self._engines[catalog_id]
         job = claim.job
         self.recent.append(job.job_id)
         log.info("Job %s, attempt %d, on %s: %s", job.job_id, claim.attempt, job.table, job.work)
         return self._attempt
 
-    def _claim(self) -> Claim | None:
-        if self._resumes is not None:
-            if claim := self._jobs.reclaim(self._resumes, self._worker_id, catalog_id=self._catalog_id):
+    def _claim(self, catalog_id: str) -> Claim | None:
+        if self._resumes is not None and catalog_id in self._resuming:
+            if claim := self._jobs.reclaim(self._resumes, self._worker_id, catalog_id=catalog_id):
                 return claim
-            self._resumes = None
+            self._resuming.remove(catalog_id)
         if self._claim_next is not None:
             return self._claim_next()
-        return self._jobs.claim(self._worker_id, catalog_id=self._catalog_id)
+        return self._jobs.claim(self._worker_id, catalog_id=catalog_id)
 
     def _report_elsewhere(self) -> None:
         """Log how many jobs wait for workers of other catalogs, if that has changed."""
@@ -221,14 +234,15 @@ class JobWorker:
         if now < self._count_elsewhere_at:
             return
         self._count_elsewhere_at = now + LEFT_CHECK_INTERVAL
-        before, self._waiting_elsewhere = self._waiting_elsewhere, self._jobs.waiting_elsewhere(self._catalog_id)
+        before, self._waiting_elsewhere = self._waiting_elsewhere, self._jobs.waiting_elsewhere(*self._makers)
         for catalog_id, number in self._waiting_elsewhere.items():
             if before.get(catalog_id) != number:
                 log.warning(
-                    "jobs_left: %d waiting %s to catalog %s, and this worker reaches catalog %s. Start a worker with the catalog "
+                    "jobs_left: %d waiting %s to catalog %s, and this worker reaches %s %s. Start a worker with the catalog "
                     "connection that they were submitted with.",
                     number,
                     "job belongs" if number == 1 else "jobs belong",
                     catalog_id or "(not recorded)",
-                    self._catalog_id or "(not recorded)",
+                    "catalog" if len(self._makers) == 1 else "catalogs",
+                    ", ".join(each or "(not recorded)" for each in self._makers),
                 )

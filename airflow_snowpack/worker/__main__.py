@@ -51,11 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with exits_on_signal():
             environment = Environment(os.environ, args.config)
             settings = Settings.load(environment)
-            spark = open_spark(settings, environment)
+            sparks = open_sparks(settings, environment, args.catalog_conn_id)
             with closing(open_installation(settings, environment)) as installation:
                 run_worker(
                     installation,
-                    spark,
+                    *sparks,
                     name=args.worker_id,
                     poll=args.poll,
                     max_jobs=1 if args.once else args.max_jobs,
@@ -82,14 +82,17 @@ def open_installation(settings: Settings, environment: Environment) -> Installat
     )
 
 
-def open_spark(settings: Settings, environment: Environment) -> of_spark.Spark:
-    """Describe the catalog and where Spark runs, without contacting either.
+def open_sparks(settings: Settings, environment: Environment, conn_ids: Sequence[str] | None = None) -> list[of_spark.Spark]:
+    """Describe the catalogs and where Spark runs, without contacting either.
 
+    :param conn_ids: the connections of the catalogs; ``None`` for those of ``catalog_conn_id``, separated by commas.
     :raises SnowpackError: a connection is missing or invalid.
     """
-    catalog = _connection("catalog_conn_id", settings.catalog_conn_id, environment, of_catalog.PURPOSE)
+    ids = conn_ids or [conn_id.strip() for conn_id in (settings.catalog_conn_id or "").split(",")]
+    connections = [_connection("catalog_conn_id", conn_id or None, environment, of_catalog.PURPOSE) for conn_id in ids]
+    catalogs = [of_catalog.catalog_config(connection, settings.catalog_name) for connection in connections]
     server = None if settings.spark_conn_id is None else environment.connection(settings.spark_conn_id, of_spark.PURPOSE)
-    return of_spark.spark_of(settings, of_catalog.catalog_config(catalog, settings.catalog_name), server)
+    return of_spark.sparks_of(settings, catalogs, server)
 
 
 def _connection(key: str, conn_id: str | None, environment: Environment, purpose: str) -> Connection:
@@ -105,6 +108,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--max-jobs", type=_count, metavar="N", help="exit after N jobs")
     pause = "how long to wait when the queue is empty (default: 5s)"
     parser.add_argument("--poll", type=_period, default=timedelta(seconds=5), metavar="PERIOD", help=pause)
+    conn_id = "the connection of a catalog, repeatable (default: those of catalog_conn_id, separated by commas)"
+    parser.add_argument("--catalog-conn-id", action="append", metavar="CONN_ID", help=conn_id)
     parser.add_argument("--worker-id", metavar="NAME", help="the worker's name in its claims (default: host:process)")
     return parser
 

@@ -15,6 +15,7 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.iceberg.catalog import joined_facts
 from airflow_snowpack.iceberg.errors import catalog_label
 
 if TYPE_CHECKING:
@@ -60,8 +61,7 @@ def exits_on_signal() -> Iterator[None]:
 
 def run_worker(
     installation: Installation,
-    spark: Spark,
-    *,
+    *sparks: Spark,
     name: str | None = None,
     poll: timedelta,
     max_jobs: int | None = None,
@@ -71,30 +71,34 @@ def run_worker(
 
     On a signal, the running job fails, its table is unlocked and the process exits with 1 in two seconds; an idle one returns.
 
-    :param spark: runs the jobs of its catalog; jobs of other catalogs are left to other workers.
+    :param sparks: each runs the jobs of its catalog; jobs of other catalogs are left to other workers.
     :param name: the worker's name in its claims; ``None`` for host and process id.
     :param poll: the wait between two claims while the queue is empty.
     :param max_jobs: return after this many jobs, successful or not.
     :param until_idle: return as soon as no job can be claimed.
-    :raises SparkUnavailable, CatalogUnreachable: this machine cannot run jobs.
+    :raises SparkUnavailable, CatalogUnreachable, UnusableExtra: this machine cannot run jobs.
     """
     from airflow_snowpack.jobs import JobWorker
     from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
     name = name or f"{socket.gethostname()}:{os.getpid()}"
-    sign = SignOfLife(installation.store, Role.WORKER, name, detail=spark.catalog.facts)
+    catalogs = [spark.catalog for spark in sparks]
+    sign = SignOfLife(installation.store, Role.WORKER, name, detail=joined_facts(catalogs))
     sign.beat()
+    first, *others = ((spark.catalog.catalog_id, engines(installation, spark)) for spark in sparks)
     worker = JobWorker(
         installation.jobs,
-        engines(installation, spark),
+        first[1],
         name,
-        catalog_id=spark.catalog.catalog_id,
+        catalog_id=first[0],
+        more_catalogs=dict(others),
         poll=poll,
-        continue_on_error=spark.settings.continue_on_error,
+        continue_on_error=sparks[0].settings.continue_on_error,
         sign=sign,
     )
-    reached = catalog_label(spark.catalog.name, spark.catalog.catalog_id)
-    log.info("Worker %s reaches the catalog %s, and takes jobs of no other", name, reached)
+    reached = ", ".join(catalog_label(catalog.name, catalog.catalog_id) for catalog in catalogs)
+    word = "catalog" if len(catalogs) == 1 else "catalogs"
+    log.info("Worker %s reaches the %s %s, and takes jobs of no other", name, word, reached)
     worker.run_forever(max_jobs=max_jobs, until_idle=until_idle)
     log.info("Worker %s leaves", name)
 

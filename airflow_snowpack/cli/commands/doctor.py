@@ -29,6 +29,7 @@ from airflow_snowpack.hooks.services import catalog_facts, dag_states
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg import CatalogKind
+from airflow_snowpack.iceberg.catalog import SEVERAL
 from airflow_snowpack.iceberg.errors import catalog_label
 from airflow_snowpack.redaction import public_address, redacted
 from airflow_snowpack.scheduling.sources.source import read_unreadable
@@ -269,10 +270,10 @@ def same_catalog(examined: Examined) -> CheckResult:
     ours = catalog_facts(examined.catalog)
     seen = [each for each in _running(examined.store) if "catalog_id" in each.detail]
     others = [
-        f"{each.role} {each.instance} reaches {each.detail.get(what) or 'no'} as its {word}"
+        f"{each.role} {each.instance} reaches {each.detail.get(what, '').replace(SEVERAL, ', ') or 'no'} as its {word}"
         for each in seen
         for what, word in (("catalog_id", "catalog"), ("warehouse", "warehouse"))
-        if each.detail.get(what, "") != ours[what]
+        if ours[what] not in each.detail.get(what, "").split(SEVERAL)
     ]
     if others:
         mine = f"the catalog {ours['catalog_id']} with the warehouse {ours['warehouse']!r}"
@@ -334,7 +335,7 @@ def queue_moves(examined: Examined) -> CheckResult:
     left, state = jobs.waiting_elsewhere(ours), jobs.queue()
     if left:
         message = "; ".join(f"{number} for catalog {each or '(not recorded)'}" for each, number in sorted(left.items()))
-        advice = "Start a worker for each: airflow snowpack worker --catalog-conn-id …"
+        advice = "Start a worker for them: airflow snowpack worker --catalog-conn-id …"
         return CheckResult(CheckVerdict.WARNING, f"Jobs wait for workers of other catalogs: {message}.", advice)
     if state.oldest is not None and jobs.store.clock() - state.oldest > SWEEP_OVERDUE and not state.running:
         message = f"{state.depth} waiting, the oldest since {state.oldest:%Y-%m-%d %H:%M} UTC, and nothing runs."

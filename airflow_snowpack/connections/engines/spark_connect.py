@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from airflow_snowpack.connections.errors import IncompleteConnection
+from airflow_snowpack.connections.errors import IncompleteConnection, UnusableExtra
 from airflow_snowpack.connections.spark import PURPOSE, Spark
 
 if TYPE_CHECKING:
@@ -46,7 +46,13 @@ class SparkConnect(Spark):
         return connect_session(self.sessions.url, catalogs=self.sessions.catalogs)
 
     def check(self) -> None:
-        """Check nothing: the server is not contacted."""
+        """Check that the server can have the catalogs of this process, without contacting it.
+
+        :raises UnusableExtra: it would have to have several catalogs under one name.
+        """
+        assert self.connection is not None, "its type names this class"
+        if len(self.process_catalogs) > 1 and not self.sessions.catalogs:
+            raise UnusableExtra(self.connection.conn_id, "send_catalog", "true, because a worker of several catalogs sends each")
 
     @classmethod
     def end_sessions(cls, connection: Connection, job_id: str, attempts: Sequence[int]) -> None:

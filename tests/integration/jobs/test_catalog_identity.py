@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from clocks import MovedClock
@@ -28,7 +29,7 @@ from airflow_snowpack.jobs.model import TableChange
 from airflow_snowpack.lineage.operations import OperationLog
 from airflow_snowpack.store import Actor, Store
 
-A, B = "aaaaaaaaaaaa", "bbbbbbbbbbbb"
+A, B, C = "aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc"
 ACTIONS = ["expire_snapshots"]
 VERA = Actor("vera", via="api")
 
@@ -173,6 +174,57 @@ def test_an_idle_worker_logs_once_what_it_leaves_to_others(
     assert lines() == [], "counted once a minute at most"
     clock.move(minutes=1)
     assert [line.split(",")[0] for line in lines()] == [f"jobs_left: 2 waiting jobs belong to catalog {B}"]
+
+
+def test_a_worker_of_several_catalogs_takes_them_in_turn_each_with_its_own_engine(
+    jobs: Jobs, clock: MovedClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(3):
+        jobs.submit(TableName("lake", "sales", f"a{number}", A), ["rewrite_manifests"], priority=9)
+    for number in range(2):
+        clock.move(seconds=1)
+        jobs.submit(TableName("lake", "sales", f"b{number}", B), ACTIONS)
+    left = jobs.submit(TableName("lake", "sales", "c0", C), ACTIONS)
+    ran: list[tuple[str, ScriptedEngine]] = []
+
+    def engine(catalog_id: str) -> ScriptedEngine:
+        ran.append((catalog_id, ScriptedEngine()))
+        return ran[-1][1]
+
+    worker = JobWorker(jobs, partial(engine, A), "worker", catalog_id=A, more_catalogs={B: partial(engine, B)})
+    with caplog.at_level(logging.WARNING):
+        worker.run_forever(until_idle=True)
+
+    done = sorted((jobs.get(job_id) for job_id in worker.recent), key=lambda job: list(worker.recent).index(job.job_id))
+    assert [job.table.table for job in done] == ["a0", "b0", "a1", "b1", "a2"]
+    assert {job.status for job in done} == {JobStatus.COMPLETED}
+    actions = {(catalog_id, action) for catalog_id, made in ran for action in made.ran}
+    assert actions == {(A, "rewrite_manifests"), (B, "expire_snapshots")}
+    assert jobs.get(left.job_id).status is JobStatus.PENDING
+    assert f"jobs_left: 1 waiting job belongs to catalog {C}, and this worker reaches catalogs {A}, {B}." in caplog.text
+
+
+def test_a_worker_of_several_catalogs_resumes_the_job_of_an_earlier_try_in_each(jobs: Jobs) -> None:
+    for catalog_id in (A, B):
+        jobs.submit(orders(catalog_id), ACTIONS)
+        assert jobs.claim("dag/run/task try 1", catalog_id=catalog_id) is not None
+    more = {B: ScriptedEngine}
+    worker = JobWorker(jobs, ScriptedEngine, "try 2", catalog_id=A, more_catalogs=more, resumes="dag/run/task try ")
+    worker.run_forever(until_idle=True)
+
+    assert [job.status for job in jobs.list()] == [JobStatus.COMPLETED] * 2
+
+
+def test_a_worker_of_several_catalogs_claims_the_highest_priority_of_each_first(jobs: Jobs, clock: MovedClock) -> None:
+    for number, priority in enumerate((5, 1, 1)):
+        jobs.submit(TableName("lake", "sales", f"a{number}", A), ACTIONS, priority=priority)
+    clock.move(seconds=1)
+    for number, priority in enumerate((9, 2)):
+        jobs.submit(TableName("lake", "sales", f"b{number}", B), ACTIONS, priority=priority)
+
+    claims = [jobs.claim("worker", catalog_id=catalog_id) for catalog_id in (A, B, A, B)]
+
+    assert [claim.job.table.table for claim in claims] == ["a0", "b0", "a1", "b1"]
 
 
 def test_the_lineage_of_a_job_names_its_catalog(jobs: Jobs, store: Store) -> None:

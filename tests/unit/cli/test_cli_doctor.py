@@ -11,7 +11,9 @@ from command_line import Run
 
 from airflow_snowpack.api.roles import DagState
 from airflow_snowpack.builds.registry.runs import BuildRegistry
-from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.iceberg.catalog import joined_facts
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.store.signs_of_life import Role, SignOfLife
 
@@ -149,6 +151,8 @@ def test_no_secret_of_a_catalog_is_printed(snowpack: Run, monkeypatch: pytest.Mo
 @pytest.mark.usefixtures("flights")
 def test_a_process_with_another_catalog_and_jobs_for_it_are_warnings(snowpack: Run, jobs: Jobs) -> None:
     SignOfLife(jobs.store, Role.API, "web:7", detail={"catalog_id": "bbbbbbbbbbbb", "warehouse": "s3://other"}).beat()
+    facts = joined_facts([IcebergCatalogHook().config, CatalogConfig.rest("lake", "http://west")])
+    SignOfLife(jobs.store, Role.WORKER, "both:7", detail=facts).beat()
     jobs.submit(TableName("lake", "demo", "flights", "bbbbbbbbbbbb"), ["expire_snapshots"])
     code, found = findings(snowpack)
 
@@ -156,6 +160,7 @@ def test_a_process_with_another_catalog_and_jobs_for_it_are_warnings(snowpack: R
     assert found["same store"]["verdict"] == "ok"
     assert found["same catalog"]["verdict"] == "warning"
     assert "api web:7 reaches bbbbbbbbbbbb as its catalog" in found["same catalog"]["message"]
+    assert "both:7" not in found["same catalog"]["message"], "it reaches this catalog, and another one"
     assert found["queue moves"]["message"] == "Jobs wait for workers of other catalogs: 1 for catalog bbbbbbbbbbbb."
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from command_line import Run
 from scripted_engine import ScriptedEngine
 
 from airflow_snowpack.connections.spark import Spark
+from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Job, Jobs, JobStatus
 from airflow_snowpack.spark import SparkUnavailable, session as spark_session
@@ -84,6 +87,23 @@ def test_a_worker_that_cannot_reach_the_catalog_takes_no_job(snowpack: Run, jobs
 
     assert said.code == 6
     assert {job.status for job in jobs.list()} == {JobStatus.PENDING}
+
+
+@pytest.mark.usefixtures("engines")
+def test_a_worker_runs_the_jobs_of_each_catalog_that_it_names(
+    snowpack: Run, jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted = []
+    for name in ("east", "west"):
+        extra = {"warehouse": f"file://{tmp_path}"}
+        connection = {"conn_type": "sqlite", "host": str(tmp_path / f"{name}.db"), "extra": extra}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(connection))
+        catalog_id = IcebergCatalogHook(name).config.catalog_id
+        submitted.append(jobs.submit(TableName("lake", "demo", name, catalog_id), ["expire_snapshots"]))
+    said = snowpack("worker", "--max-jobs", "2", "--catalog-conn-id", "east", "--catalog-conn-id", "west")
+
+    assert said.code == 0
+    assert [jobs.get(job.job_id).status for job in submitted] == [JobStatus.COMPLETED] * 2
 
 
 @pytest.mark.parametrize(("period", "problem"), [("often", "must be a duration"), ("0s", "must be longer than zero, such as 5s")])

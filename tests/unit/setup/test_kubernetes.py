@@ -12,7 +12,7 @@ from kubernetes_schemas import JOB_SCHEMA, SCHEMAS, check
 
 from airflow_snowpack.provider_info import CONFIG, SECTION
 from airflow_snowpack.settings import Settings
-from airflow_snowpack.worker.__main__ import open_spark, parser
+from airflow_snowpack.worker.__main__ import open_sparks, parser
 from airflow_snowpack.worker.environment import Environment
 
 REPOSITORY = Path(__file__).parents[3]
@@ -73,7 +73,7 @@ def test_the_worker_reads_every_setting_and_connection_of_the_secret() -> None:
     settings = Settings.load(environment)
     assert settings.store_conn_id is not None
     assert environment.connection(settings.store_conn_id, "the store").host == "store-db"
-    spark = open_spark(settings, environment)
+    (spark,) = open_sparks(settings, environment)
     assert (spark.catalog.address, spark.catalog.warehouse) == ("https://catalog.example.com", "lake")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_snowpack.settings import Settings
-from airflow_snowpack.worker.__main__ import open_spark, parser
+from airflow_snowpack.worker.__main__ import open_sparks, parser
 from airflow_snowpack.worker.environment import Environment
 
 PAGE = (Path(__file__).parents[3] / "docs/workers.md").read_text()
@@ -41,7 +41,7 @@ def test_both_examples_name_the_same_store_and_catalog(source: str, tmp_path: Pa
     assert settings.store_conn_id is not None
     store = environment.connection(settings.store_conn_id, "the store")
     assert (store.conn_type, store.host, store.schema) == ("postgres", "store-db", "snowpack")
-    catalog = open_spark(settings, environment).catalog
+    (catalog,) = [spark.catalog for spark in open_sparks(settings, environment)]
     assert (catalog.address, catalog.warehouse) == ("https://catalog.example.com", "lake")
 
 
