@@ -21,10 +21,11 @@ RUN pip install --no-deps .
 
 USER snowpack
 WORKDIR /home/snowpack
-# One session downloads the jars into the user's cache, for a catalog on SQLite and one on Postgres.
+# One session downloads the jars into the user's cache, for catalogs on SQLite and Postgres, and for tables on S3.
 RUN python -c "from airflow_snowpack.iceberg.catalog import POSTGRES_JDBC, SQLITE_JDBC; \
 from airflow_snowpack.spark import SparkConfig, local_session; \
-local_session(SparkConfig(packages=(POSTGRES_JDBC, SQLITE_JDBC))).stop()"
+packages = (POSTGRES_JDBC, SQLITE_JDBC, 'org.apache.iceberg:iceberg-aws-bundle:1.12.0'); \
+local_session(SparkConfig(packages=packages)).stop()"
 
 # The process itself gets SIGTERM, and ends its job within about two seconds.
 ENTRYPOINT ["snowpack-worker"]

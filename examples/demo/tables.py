@@ -1,4 +1,4 @@
-"""The tables that README's first DAG and the DAGs in ``dags/`` work on: ``python -m examples.demo.tables``.
+"""The tables that README's first DAG and the DAGs in ``dags/`` work on: ``python -m examples.demo.tables [--catalog CONN_ID]``.
 
     make_tables(catalog, "lake")          # ['demo.flights', 'demo.airports', 'demo.planes']
     make_tables(catalog, "lake")          # []
@@ -8,12 +8,16 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg import TableName
 from examples.demo.flights import create_table, days_of, read_flights, read_reference
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyiceberg.catalog import Catalog
 
 DAYS = 14
@@ -45,18 +49,24 @@ def make_flights(catalog: Catalog, name: TableName) -> int:
     return int(flights.num_rows)
 
 
-def main() -> None:
-    """Make the tables in the embedded catalog of this AIRFLOW_HOME; a catalog of one's own gets none."""
+def main(arguments: Sequence[str] = ()) -> None:
+    """Make the tables in the embedded catalog of this AIRFLOW_HOME, or in the configured catalog if ``--catalog`` names it."""
     from airflow_snowpack.hooks import IcebergCatalogHook
 
+    parser = argparse.ArgumentParser(prog="python -m examples.demo.tables", description="Make the example DAGs' tables.")
+    parser.add_argument("--catalog", metavar="CONN_ID", help="[snowpack] catalog_conn_id, if that catalog may get the tables")
+    permitted = parser.parse_args(arguments).catalog
     hook = IcebergCatalogHook()
     configured = hook.settings.catalog_conn_id
-    if configured is not None:
-        print(f"Only the embedded catalog gets the example DAGs' tables, and [snowpack] catalog_conn_id = {configured!r}.")
+    if configured is not None and configured != permitted:
+        print(
+            f"Only the embedded catalog gets the example DAGs' tables, and [snowpack] catalog_conn_id = {configured!r}. "
+            f"Pass --catalog {configured} to create them in that catalog."
+        )
         return
     made = make_tables(hook.catalog, hook.settings.catalog_name)
     print(f"Tables for the example DAGs: {', '.join(made) or 'already there'}.")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

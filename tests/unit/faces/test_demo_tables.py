@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,16 @@ def test_a_catalog_that_is_configured_gets_none(
 
     assert "[snowpack] catalog_conn_id = 'production'" in capsys.readouterr().out
     assert not (installation / "lake").exists()
+
+
+def test_a_configured_catalog_that_is_named_gets_them(
+    installation: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    connection = {"conn_type": "sqlite", "host": f"{tmp_path}/catalog.db", "extra": {"warehouse": f"file://{tmp_path}/warehouse"}}
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__CATALOG_CONN_ID", "own")
+    monkeypatch.setenv("AIRFLOW_CONN_OWN", json.dumps(connection))
+    main(["--catalog", "other"])
+    assert "Pass --catalog own to create them in that catalog." in capsys.readouterr().out
+
+    main(["--catalog", "own"])
+    assert capsys.readouterr().out.endswith("Tables for the example DAGs: demo.flights, demo.airports, demo.planes.\n")

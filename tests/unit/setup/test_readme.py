@@ -49,12 +49,12 @@ def test_every_command_of_getting_started_is_run_by_a_test() -> None:
         "export AIRFLOW__SNOWPACK__STORE_CONN_ID=snowpack_store": postgres,
         "export AIRFLOW_CONN_SNOWPACK_STORE='postgres://snowpack:password@store-db/snowpack'": postgres,
         "airflow snowpack db upgrade": postgres,
+        "sh docker/new_env.sh > .env": "tests/unit/setup/test_compose.py",
+        "docker compose up --build --wait": "tests/system/test_compose_up.py",
     }
     by_hand = {
         "pip install --constraint constraints.txt .",
         "pip install --constraint constraints.txt '.[jdk]'",
-        "cp docker/example.env .env",
-        "docker compose up --build --wait",
     }
     assert {*shell_lines(GETTING_STARTED)} == {*run_by, *by_hand}
     assert [test for test in run_by.values() if not (REPOSITORY / test).exists()] == []
