@@ -20,6 +20,7 @@ from airflow_snowpack.interim.errors import UnreadableTable
 from airflow_snowpack.interim.frames.data_files import is_changed_by_projection, rows_of
 from airflow_snowpack.operators.arguments import read_object
 from airflow_snowpack.operators.build_base import TakesBuildArguments
+from airflow_snowpack.spark.work import is_connect
 
 if TYPE_CHECKING:
     from pyiceberg.table import DataScan
@@ -89,10 +90,15 @@ def _made_by(operator: TakesBuildArguments) -> tuple[dict[str, Any], ...]:
 
 @contextmanager
 def _current_catalog(session: SparkSession, catalog: str) -> Iterator[None]:
-    """Resolve names without a catalog in this one, and restore the session afterwards: the whole process shares it."""
+    """Resolve names without a catalog in this one.
+
+    A local session is restored afterwards, because the whole process shares it. One on Spark Connect is this task's own, and its
+    server resolves the names of a query each time that the query is used.
+    """
     before = session.catalog.currentCatalog()
     session.catalog.setCurrentCatalog(catalog)
     try:
         yield
     finally:
-        session.catalog.setCurrentCatalog(before)
+        if not is_connect(session):
+            session.catalog.setCurrentCatalog(before)

@@ -12,6 +12,7 @@ it, and close it. A closed session stays closed: a client that was only frozen c
 from __future__ import annotations
 
 import atexit
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from uuid import UUID, uuid5
 from airflow_snowpack.redaction import public_address, redacted
 from airflow_snowpack.spark.config import check_pyspark
 from airflow_snowpack.spark.errors import OrphanStillRunning, SparkUnavailable
-from airflow_snowpack.spark.session import without_substitution
+from airflow_snowpack.spark.session import CONNECT_MODE, without_substitution
 from airflow_snowpack.spark.statements import SessionStatements
 
 if TYPE_CHECKING:
@@ -110,10 +111,22 @@ def connect_session(
         session: SparkSession = builder.create()
         remote: Any = session
         _forget_at_exit(remote.client)
+        _select_functions()
         for key, value in (catalogs or {}).items():
             session.conf.set(key, value)
         # Whatever the server's own settings are; it is also the first thing that needs the server.
         return without_substitution(session)
+
+
+def _select_functions() -> None:
+    """Have ``pyspark.sql.functions`` make columns for Spark Connect, as pyspark's own builder does.
+
+    One process has functions of one kind: those of a local session that runs in it stay.
+    """
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is None:
+        os.environ[CONNECT_MODE] = "1"
 
 
 def leave_session(session: SparkSession) -> None:

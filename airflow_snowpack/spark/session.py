@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-
+CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
+"""pyspark's variable, with which its functions make columns for Spark Connect, and no session starts in this process."""
 # What may differ between two callers of one JVM without a consequence for either.
 COSMETIC = frozenset({"spark.app.name"})
 # As Spark's own spark.redaction.regex has it, and a little more.
@@ -101,6 +102,7 @@ def _start(config: SparkConfig) -> _Running:
     log.info("Starting Spark %s on %s with Java %s (%s)", version, config.master, java.version, java.origin)
     # The command line is for everybody on the machine to read; a secret reaches the JVM after its start, with the context.
     shown = {key: value for key, value in launch_conf.items() if not SECRET.search(key)}
+    os.environ.pop(CONNECT_MODE, None)
     gateway = start_jvm(shown, java, JvmLog())
     conf = SparkConf(loadDefaults=False)
     for key, value in launch_conf.items():

@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.connections.errors import IncompleteConnection, StatementsOnly, UnusableExtra
+from airflow_snowpack.connections.errors import IncompleteConnection, OneCatalogOnly, StatementsOnly, UnusableExtra
 from airflow_snowpack.connections.spark import PURPOSE, Spark
 
 if TYPE_CHECKING:
@@ -48,10 +48,14 @@ class Hiveserver2(Spark):
             yield statements
 
     def check(self) -> None:
-        """Check that the client is installed; the server is not contacted.
+        """Check that the client is installed, and that the process has one catalog; the server is not contacted.
 
-        :raises SparkUnavailable: it is not.
+        :raises SparkUnavailable: the client is not installed.
+        :raises OneCatalogOnly: the server has one catalog under this name, and a job of another would run on its tables.
         """
+        assert self.connection is not None, "its type names this class"
+        if len(self.process_catalogs) > 1:
+            raise OneCatalogOnly(self.connection.conn_id, self.conn_type)
         self.sessions.check_client()
 
     @classmethod

@@ -19,9 +19,9 @@ with DAG(dag_id="system_anywhere", schedule=None, params={"tell": ""}):
 
     @task.snowpack
     def told(spark: SparkSession, numbers: DataFrame, params: dict[str, Any]) -> None:
-        sums = {
-            row["third"]: row["total"] for row in numbers.groupBy("third").agg({"id": "sum"}).toDF("third", "total").collect()
-        }
+        from pyspark.sql.functions import col, sum as total_of  # they make columns of the session's kind
+
+        sums = {row["third"]: row["total"] for row in numbers.groupBy(col("third")).agg(total_of("id").alias("total")).collect()}
         where = {"master": spark.conf.get("spark.master"), "session": type(spark).__module__}
         Path(params["tell"]).write_text(json.dumps({"sums": [sums[third] for third in range(3)], **where}))
 
