@@ -50,6 +50,16 @@ class StatementsOnly(SnowpackError, kind=Kind.MISCONFIGURED):
         )
 
 
+class OneCatalogOnly(SnowpackError, kind=Kind.MISCONFIGURED):
+    """The Spark engine has one catalog."""
+
+    def __init__(self, conn_id: str, conn_type: str) -> None:
+        super().__init__(
+            f"The Airflow connection {conn_id!r} has the type {conn_type!r}, whose server has one catalog under this name. "
+            "Start a worker for each catalog, with a server that has it, or use a connection of the type spark."
+        )
+
+
 class UnusableEngine(SnowpackError, kind=Kind.MISCONFIGURED):
     """Unusable engine of another package."""
 

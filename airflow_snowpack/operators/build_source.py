@@ -20,7 +20,7 @@ from airflow_snowpack.interim.errors import UnreadableTable
 from airflow_snowpack.interim.frames.data_files import is_changed_by_projection, rows_of
 from airflow_snowpack.operators.arguments import read_object
 from airflow_snowpack.operators.build_base import TakesBuildArguments
-from airflow_snowpack.spark.work import is_connect
+from airflow_snowpack.spark.statements import is_connect
 
 if TYPE_CHECKING:
     from pyiceberg.table import DataScan

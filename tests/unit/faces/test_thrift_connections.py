@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from airflow_snowpack import hooks, operators
-from airflow_snowpack.connections.errors import IncompleteConnection, StatementsOnly, UnusableExtra
-from airflow_snowpack.connections.spark import SparkOrphans
+from airflow_snowpack.connections.errors import IncompleteConnection, OneCatalogOnly, StatementsOnly, UnusableExtra
+from airflow_snowpack.connections.spark import SparkOrphans, sparks_of
+from airflow_snowpack.hooks.connections import read_connection
+from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.maintenance import SparkEngine
 from airflow_snowpack.spark import SparkUnavailable, ThriftServer
 
@@ -56,6 +58,14 @@ def test_a_server_that_does_not_answer_is_not_taken_for_the_end_of_a_statement()
     with pytest.raises(SparkUnavailable, match=r"Thrift Server at 127\.0\.0\.1:9 does not respond") as refused:
         SparkOrphans(read_connection).end("thrift", "a job", [1])
     assert "hunter2" not in str(refused.value)
+
+
+def test_a_worker_of_several_catalogs_is_refused_as_the_server_has_one(installation: Path, tmp_path: Path) -> None:
+    others = [CatalogConfig.sqlite("lake", tmp_path / f"{name}.db", warehouse=f"file://{tmp_path}") for name in ("a", "b")]
+    engines = sparks_of(hooks.IcebergCatalogHook().settings, others, read_connection("thrift", "Spark"))
+
+    with pytest.raises(OneCatalogOnly, match="Start a worker for each catalog"):
+        engines[0].check()
 
 
 def test_a_build_and_a_session_are_refused_by_the_name_of_the_connection(installation: Path) -> None:
