@@ -27,7 +27,7 @@ from airflow_snowpack.humanize import timestamp
 from airflow_snowpack.maintenance.action import GROUP, OWN, action_names
 from airflow_snowpack.maintenance.errors import InvalidOption, UnknownAction, UnusableAction
 from airflow_snowpack.maintenance.planning.finding import Estimate, Rate
-from airflow_snowpack.maintenance.readers import flag, literal
+from airflow_snowpack.maintenance.readers import flag, literal, spark_conf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -87,6 +87,7 @@ class ActionOptions:
         shows exactly which files it takes.
     :param only_if_needed: skip the action, without Spark, when the table's metadata shows that it has nothing to do; for orphan
         files, a listing of a small table's storage.
+    :param spark_conf: settings of Spark SQL while the action runs; the session has its own again afterwards.
     """
 
     action: ClassVar[str]
@@ -98,6 +99,7 @@ class ActionOptions:
     rewrites_files: ClassVar[bool] = False
 
     only_if_needed: bool = option(True, flag)
+    spark_conf: tuple[tuple[str, str], ...] = option((), spark_conf)
 
     def to_json(self) -> dict[str, Any]:
         """Return the options that are set as plain values, which :func:`parse_options` reads back."""

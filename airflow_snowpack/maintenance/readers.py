@@ -38,6 +38,16 @@ MAX_TEXT = 8192
 MAX_PREDICATE = 65_536
 """Enough for the predicate of a plan, which has the values of up to 200 partitions."""
 MAX_PATHS = 1_000
+SPARK_SETTING = re.compile(r"spark\.sql\.[A-Za-z0-9_.]{1,200}")
+SETTING_VALUE = re.compile(r"[A-Za-z0-9_.,:/-]{1,1000}")
+# Catalogs, extensions, and how text is parsed.
+FIXED_SETTINGS = (
+    "spark.sql.catalog",
+    "spark.sql.defaultCatalog",
+    "spark.sql.extensions",
+    "spark.sql.parser",
+    "spark.sql.variable",
+)
 DURATION_SCHEMA = {
     "type": "string",
     "pattern": r"^([ 0-9wdhmsWDHMS]*[0-9] ?[wdhmsWDHMS] *|P(?=.)([0-9]+W)?([0-9]+D)?(T([0-9]+H)?([0-9]+M)?([0-9.]+S)?)?)$",
@@ -192,6 +202,23 @@ def text_map(value: object) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, dict) or not all(isinstance(each, str) and each for pair in value.items() for each in pair):
         raise ValueError(f'must be a map of texts such as {{"s3a,s3n": "s3"}}, not {_shown(value)}')
     return tuple((key.strip(), item.strip()) for key, item in value.items())
+
+
+@described({"type": "object", "propertyNames": {"pattern": r"^spark\.sql\."}, "additionalProperties": {"type": "string"}})
+def spark_conf(value: object) -> tuple[tuple[str, str], ...]:
+    """Settings of Spark SQL, such as ``{"spark.sql.shuffle.partitions": "400"}``, but none that decides what statements mean."""
+    if value in ([], ()):
+        return ()
+    if not isinstance(value, dict):
+        raise ValueError(f'must be a map such as {{"spark.sql.shuffle.partitions": "400"}}, not {_shown(value)}')
+    for name, setting in value.items():
+        if not isinstance(name, str) or not SPARK_SETTING.fullmatch(name):
+            raise ValueError(f"must have names such as spark.sql.shuffle.partitions, not {_shown(name)}")
+        if name.startswith(FIXED_SETTINGS):
+            raise ValueError(f"must not have {name}, which is the same for all actions")
+        if not isinstance(setting, str) or not SETTING_VALUE.fullmatch(setting):
+            raise ValueError(f"must have a value of letters, digits and the signs _.,:/- for {name}, not {_shown(setting)}")
+    return tuple(value.items())
 
 
 @described({"type": "string", "pattern": f"^{NAME.pattern}$"})

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
@@ -32,7 +32,7 @@ from airflow_snowpack.maintenance.action import parse_actions
 from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, ChangeWatch, PlanningContext
 from airflow_snowpack.maintenance.commits import is_conflict, is_refused
 from airflow_snowpack.maintenance.errors import InvalidOption
-from airflow_snowpack.maintenance.options import ActionOptions, parse_options
+from airflow_snowpack.maintenance.options import ActionOptions, parse_options, refused
 from airflow_snowpack.maintenance.plan import forbidden
 from airflow_snowpack.maintenance.removals.model import RemovalState
 from airflow_snowpack.maintenance.removals.of_job import JobRemovals
@@ -152,7 +152,7 @@ class SparkEngine:
                 # The removal refuses a list whose deletion an earlier attempt has begun, so that its state shows the refusal.
                 if reason is not None and not self._resumes_removal(job):
                     return forbidden(reason)
-                with self._measured(statements):
+                with self._measured(statements), self._configured(statements, options):
                     try:
                         return options.run(run)
                     except SparkFailed as failure:
@@ -174,6 +174,25 @@ class SparkEngine:
             yield
         finally:
             self._gb_hours, self._measuring = self.gb_hours, None
+
+    @contextmanager
+    def _configured(self, statements: Statements, options: ActionOptions) -> Iterator[None]:
+        """Give the session the action's settings inside the block.
+
+        :raises InvalidOption: Spark refuses one.
+        """
+        conf = ExitStack()
+        try:
+            _translating(lambda: conf.enter_context(statements.with_settings(dict(options.spark_conf))))
+        except SparkFailed as error:
+            raise refused(options, "spark_conf", f"is refused by Spark: {error}") from error
+        try:
+            yield
+        finally:
+            try:
+                _translating(conf.close)
+            except SparkFailed as error:  # the session is gone, and its settings with it
+                log.warning("settings_not_restored: %s", error)
 
     def _refuse_replaced(self, job: Job, read: Callable[[], MetadataReader]) -> ActionEffect | None:
         """Return the end of an action whose table was dropped and created again; ``None`` for any other.
@@ -284,6 +303,14 @@ class SparkEngine:
         if callable(self._session):
             return nullcontext(SessionStatements(without_substitution(self._session())))
         return self._session.opened(job.job_id, job.attempt)
+
+
+def _translating(call: Callable[[], object]) -> None:
+    """:raises SparkFailed: Spark failed in the call."""
+    try:
+        call()
+    except spark_errors() as error:
+        raise translate(error) from error
 
 
 def _effective_options(job: Job, action: str, table: Table) -> tuple[ActionOptions, str | None]:

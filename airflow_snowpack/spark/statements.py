@@ -19,6 +19,8 @@ from uuid import uuid4
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+UNDEFINED = "<undefined>"
+"""How Spark writes that a setting has no value."""
 FILE_PATH = "file_path"
 LAST_MODIFIED = "timestamp_seconds(0) AS last_modified"
 
@@ -48,7 +50,24 @@ class Statements(ABC):
 
     @abstractmethod
     def setting(self, name: str) -> str | None:
-        """Return a Spark setting; ``None`` if the session does not report it."""
+        """Return a Spark setting; ``None`` if it has no value."""
+
+    @abstractmethod
+    def change(self, name: str, value: str | None) -> None:
+        """Change a Spark setting of the session; ``None`` for its default."""
+
+    @contextmanager
+    def with_settings(self, conf: Mapping[str, str]) -> Iterator[None]:
+        """Change settings for the block, and restore them afterwards."""
+        before: dict[str, str | None] = {}
+        try:
+            for name, value in conf.items():
+                before[name] = self.setting(name)
+                self.change(name, value)
+            yield
+        finally:
+            for name, earlier in before.items():
+                self.change(name, earlier)
 
     def stamping(self, properties: Mapping[str, str]) -> AbstractContextManager[None]:
         """Add properties to the summaries of the commits inside the block, if the engine can."""
@@ -111,7 +130,15 @@ class SessionStatements(Statements):
         return view
 
     def setting(self, name: str) -> str | None:
-        return self.session.conf.get(name, "") or None
+        # Any other default would be checked against the setting's type.
+        value = self.session.conf.get(name, UNDEFINED)
+        return None if value == UNDEFINED else value
+
+    def change(self, name: str, value: str | None) -> None:
+        if value is None:
+            self.session.conf.unset(name)
+        else:
+            self.session.conf.set(name, value)
 
     @property
     def stamps_commits(self) -> bool:  # type: ignore[override]  # known only by the session

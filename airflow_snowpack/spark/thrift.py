@@ -27,7 +27,7 @@ from airflow_snowpack.redaction import redacted
 from airflow_snowpack.spark.config import SUBSTITUTION
 from airflow_snowpack.spark.errors import JavaCause, OrphanStillRunning, ServerLost, SparkFailed, SparkUnavailable
 from airflow_snowpack.spark.literals import literal, with_literals
-from airflow_snowpack.spark.statements import FILE_PATH, LAST_MODIFIED, Statements, new_view
+from airflow_snowpack.spark.statements import FILE_PATH, LAST_MODIFIED, UNDEFINED, Statements, new_view
 from airflow_snowpack.spark.work import further_causes, of_causes
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ ANSWER_LIMIT_S = 600
 FIRST_POLL_S, LONGEST_POLL_S = 0.02, 1.0
 EXECUTING = frozenset({"INITIALIZED_STATE", "PENDING_STATE", "RUNNING_STATE"})
 CANCELLED = frozenset({"CANCELED_STATE", "CLOSED_STATE"})
-UNDEFINED = "<undefined>"
 SESSION_CONF = {SUBSTITUTION: "false", "spark.sql.parser.escapedStringLiterals": "false"}
 ASYNCHRONOUS = "spark.sql.hive.thriftServer.async"
 OUTERMOST = re.compile(
@@ -191,6 +190,9 @@ class ThriftStatements(Statements):
     def setting(self, name: str) -> str | None:
         (row,) = self.rows(f"SET {name}")
         return None if row["value"] == UNDEFINED else str(row["value"])
+
+    def change(self, name: str, value: str | None) -> None:
+        self.rows(f"RESET {name}" if value is None else f"SET {name}={value}")
 
     def tag(self, tag: str) -> None:
         """Do nothing: a session runs one statement at a time, which is the one to cancel."""

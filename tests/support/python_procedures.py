@@ -56,6 +56,9 @@ class PythonStatements(Statements):
     def setting(self, name: str) -> str | None:
         return None
 
+    def change(self, name: str, value: str | None) -> None:
+        raise NotImplementedError
+
     def tag(self, tag: str) -> None:
         """Nothing can be cancelled."""
 

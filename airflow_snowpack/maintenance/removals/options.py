@@ -16,8 +16,8 @@ ORPHAN_AGE_FLOOR = timedelta(hours=24)
 """Iceberg's minimum: files of uncommitted writers look like orphans."""
 ALL = "all"
 """Instead of a removal's id: everything of the table that is in quarantine."""
-WITH_REMOVAL_ID = ("removal_id", "only_if_needed")
-WITH_RESTORE = ("restore", "restore_files", "only_if_needed")
+WITH_REMOVAL_ID = ("removal_id", "only_if_needed", "spark_conf")
+WITH_RESTORE = ("restore", "restore_files", "only_if_needed", "spark_conf")
 
 
 def check_removal_options(options: ActionOptions) -> None:

@@ -168,7 +168,12 @@ def test_the_five_actions_keep_the_rows_and_name_their_job_to_the_server(served:
         engine,
         name,
         *Action,
-        rewrite_data_files={**always, "min_input_files": 2, "where": "note <> 'it''s'"},
+        rewrite_data_files={
+            **always,
+            "min_input_files": 2,
+            "where": "note <> 'it''s'",
+            "spark_conf": {"spark.sql.shuffle.partitions": "3"},
+        },
         rewrite_position_delete_files={**always, "rewrite_all": True},
         rewrite_manifests=always,
         expire_snapshots={**always, "max_age": "PT0S", "retain_last": 1},

@@ -35,7 +35,7 @@ NOT_OFFERED = {
         "partial-progress.max-failed-commits",  # set by us, to find commits that did not land
     },
 }
-OF_LISTS = {"only_if_needed", "approve_above_files", "approve_above_bytes", "removal_id"}
+OF_LISTS = {"only_if_needed", "spark_conf", "approve_above_files", "approve_above_bytes", "removal_id"}
 FOR_THE_ENGINE = {
     Action.EXPIRE_SNAPSHOTS: {"equal_schemes", "equal_authorities"},
     Action.REMOVE_ORPHAN_FILES: {"follow_symlinks", "quarantine", "quarantine_copy", "restore", "restore_files"},
