@@ -211,6 +211,7 @@ class ThriftStatements(Statements):
         while (state := self._state()) in EXECUTING:
             if self._cancelled.wait(pause):
                 self._cursor.cancel_operation(reset_state=False)
+                time.sleep(FIRST_POLL_S)
             pause = min(pause * 1.5, LONGEST_POLL_S)
         if state in CANCELLED:
             self._doubt()
