@@ -17,7 +17,7 @@ CLASSES := .state/spark-classes.jsa
 ARCHIVE_CLASSES = @mkdir -p .state; [ $(CLASSES) -nt $(READY) ] || \
 	$(BIN)/python tests/support/class_archive.py $(CLASSES) > .state/spark-classes.log 2>&1 &
 
-.PHONY: help demo cluster cluster-demo test soak matrix unit check lint types imports language site format images docs bench airflow constraints clean
+.PHONY: help demo cluster cluster-demo test soak matrix unit check lint types imports language site format images docs bench airflow worker-archive constraints clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -99,6 +99,9 @@ airflow: $(READY) ## a local Airflow with the example DAGs and their tables on h
 	@$(BIN)/python -m examples.demo.tables
 	@echo "Airflow starts on $$AIRFLOW__API__BASE_URL. The password of the user admin: $(AIRFLOW_HOME)/simple_auth_manager_passwords.json.generated"
 	$(BIN)/airflow standalone
+
+worker-archive: $(READY) ## a worker with its Python for spark-submit in cluster mode: dist/worker.tar.gz
+	$(BIN)/python docker/spark/worker_archive.py dist/worker.tar.gz
 
 constraints: $(READY) ## resolve the newest versions that pyproject.toml allows into constraints.txt
 	$(BIN)/uv pip compile pyproject.toml --all-extras --upgrade --python-version 3.11 --no-annotate --no-header \

@@ -94,7 +94,7 @@ class Spark:
         yield SessionStatements(self.session())
 
     def check(self) -> None:
-        """Check that a session can start in this process, without starting it.
+        """Check that a session can start in this process. Only an application of ``spark-submit`` starts it.
 
         :raises SparkUnavailable: no Java, no jar, or the wrong Spark version.
         """

@@ -7,6 +7,9 @@ The invariant: a process has one JVM, and a caller gets a session that has exact
 variables in SQL: ``${env:X}`` would read the environment of the process, and a session that a user's code has started does that
 by default. Two callers with the same configuration share a session; with other catalogs they get sessions of their own in the
 same JVM; with other settings that a running JVM cannot change, the second one is refused.
+
+In an application of ``spark-submit`` the JVM is there before Python. Its command line decides on master, memory and jars, and its
+settings override those of the configuration, which adds what is missing.
 """
 
 from __future__ import annotations
@@ -16,18 +19,26 @@ import os
 import re
 import signal
 import sys
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from zipimport import zipimporter
 
-from airflow_snowpack.spark.config import CATALOG_PREFIX, ICEBERG_EXTENSIONS, SUBSTITUTION, check_jars, check_pyspark
+from airflow_snowpack.spark.config import (
+    CATALOG_PREFIX,
+    ICEBERG_EXTENSIONS,
+    ICEBERG_RUNTIME,
+    SUBSTITUTION,
+    check_jars,
+    check_pyspark,
+)
 from airflow_snowpack.spark.errors import SparkUnavailable
 from airflow_snowpack.spark.java import find_java
 from airflow_snowpack.spark.jvm import JvmLog, start_jvm
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -42,6 +53,14 @@ CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
 COSMETIC = frozenset({"spark.app.name"})
 # As Spark's own spark.redaction.regex has it, and a little more.
 SECRET = re.compile(r"secret|password|token|credential|access[.-]?key|account[.-]key", re.IGNORECASE)
+
+
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""The variable by which ``spark-submit`` passes its JVM to the application."""
+OF_COMMAND_LINE = frozenset(
+    {"spark.master", "spark.app.name", "spark.driver.memory", "spark.jars", "spark.jars.packages", "spark.jars.repositories"}
+)
+"""What only the command line of ``spark-submit`` can set."""
 
 
 @dataclass(slots=True)
@@ -68,7 +87,8 @@ def local_session(config: SparkConfig) -> SparkSession:
     with _lock:
         _forget_dead()
         if _running is None:
-            _running = _adopt(config) or _start(config)
+            start = _start_submitted if SUBMITTED in os.environ else _start
+            _running = _adopt(config) or start(config)
         else:
             _check_same(config.launch_conf(), _running.launch_conf)
         session = _session_of(_running, config.session_conf())
@@ -82,10 +102,15 @@ def without_substitution(session: SparkSession) -> SparkSession:
 
 
 def check_local(config: SparkConfig) -> None:
-    """Whether a local session could start here: the version of pyspark, the jars that were named, and Java. Starts nothing.
+    """Check the version of pyspark, the jars that were named, and Java, without starting a session.
+
+    In an application of ``spark-submit`` the session starts, because YARN ends an application that has none after 100 s.
 
     :raises SparkUnavailable: something is missing or does not fit.
     """
+    if SUBMITTED in os.environ:
+        local_session(config)
+        return
     check_pyspark()
     check_jars(config.jars)
     find_java(java_home=config.java_home)
@@ -107,16 +132,51 @@ def _start(config: SparkConfig) -> _Running:
     conf = SparkConf(loadDefaults=False)
     for key, value in launch_conf.items():
         conf.set(key, value)
-    interrupt = signal.getsignal(signal.SIGINT)
-    context = SparkContext(conf=conf, gateway=gateway)
-    if interrupt not in (signal.getsignal(signal.SIGINT), signal.default_int_handler, None):
-        signal.signal(signal.SIGINT, interrupt)  # PySpark replaces it in the main thread, also that of a worker
+    with _interrupt_kept():
+        context = SparkContext(conf=conf, gateway=gateway)
     if config.is_local and "PYSPARK_PYTHON" not in os.environ:
         # What tasks run in Python needs what is installed here; Spark would take the first python3 on the PATH.
         context.pythonExec = sys.executable
     # It writes each failure with its whole Java stack as one line of JSON; the same failure is raised in words.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return _Running(os.getpid(), launch_conf, context, [])
+
+
+def _start_submitted(config: SparkConfig) -> _Running:
+    """Start the session of an application of ``spark-submit``, in its JVM and with its settings."""
+    import pyspark
+    from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark import SparkConf, SparkContext
+
+    version = check_pyspark(pyspark.__version__)  # Spark's own, which has no metadata of a package
+    try:
+        SparkContext._ensure_initialized()
+        jvm: Any = SparkContext._jvm
+        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(ICEBERG_EXTENSIONS)
+    except Py4JJavaError:
+        packages = ",".join((ICEBERG_RUNTIME, *config.packages))
+        raise SparkUnavailable(f"spark-submit has no Iceberg. Add --packages {packages}, or these jars with --jars.") from None
+    except (Py4JError, OSError) as gone:
+        raise SparkUnavailable(f"The JVM of spark-submit does not answer ({gone}). Submit the application again.") from gone
+    conf = SparkConf()
+    for key, value in replace(config, master=conf.get("spark.master") or config.master).launch_conf().items():
+        if key not in OF_COMMAND_LINE:
+            conf.setIfMissing(key, value)
+    log.info("Starting Spark %s on %s in the JVM of spark-submit", version, conf.get("spark.master"))
+    with _interrupt_kept():
+        SparkContext(conf=conf)
+    running = _adopt(config)
+    assert running is not None, "its context has started"
+    return running
+
+
+@contextmanager
+def _interrupt_kept() -> Iterator[None]:
+    """Keep the handler of SIGINT, which a new context replaces in the main thread, also that of a worker."""
+    interrupt = signal.getsignal(signal.SIGINT)
+    yield
+    if interrupt not in (signal.getsignal(signal.SIGINT), signal.default_int_handler, None):
+        signal.signal(signal.SIGINT, interrupt)
 
 
 def _adopt(config: SparkConfig) -> _Running | None:

@@ -29,9 +29,9 @@ def test_every_page_that_readme_links_to_exists() -> None:
 
 
 def test_every_target_that_the_pages_name_is_in_the_makefile() -> None:
-    targets = set(re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
     pages = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *(REPOSITORY / "docs").rglob("*.md")]
-    named = {name for page in pages for name in re.findall(r"(?:`|^ {4}|^)make ([a-z]+)", page.read_text(), re.MULTILINE)}
+    named = {name for page in pages for name in re.findall(r"(?:`|^ {4}|^)make ([a-z-]+)", page.read_text(), re.MULTILINE)}
     assert {"demo", "test"} <= named
     assert named <= targets
 

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from airflow_snowpack.iceberg.catalog import POSTGRES_JDBC
 from airflow_snowpack.settings import Settings
+from airflow_snowpack.spark.config import ICEBERG_RUNTIME
 from airflow_snowpack.worker.__main__ import open_sparks, parser
 from airflow_snowpack.worker.environment import Environment
 
-PAGE = (Path(__file__).parents[3] / "docs/workers.md").read_text()
+REPOSITORY = Path(__file__).parents[3]
+PAGE = (REPOSITORY / "docs/workers.md").read_text()
 
 
 def block(language: str) -> str:
@@ -43,6 +46,19 @@ def test_both_examples_name_the_same_store_and_catalog(source: str, tmp_path: Pa
     assert (store.conn_type, store.host, store.schema) == ("postgres", "store-db", "snowpack")
     (catalog,) = [spark.catalog for spark in open_sparks(settings, environment)]
     assert (catalog.address, catalog.warehouse) == ("https://catalog.example.com", "lake")
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s"])
+def test_the_commands_of_spark_submit_ship_the_application_with_options_of_a_worker(master: str) -> None:
+    (command,) = re.findall(rf"^(spark-submit --master {master}.*?)```", PAGE, re.DOTALL | re.MULTILINE)
+    submit, application, *options = re.split(r"(\S+snowpack_worker\.py)", command)
+    words = shlex.split(submit.replace("\\\n", " "))
+    given = dict(zip(words[1::2], words[2::2], strict=True))
+
+    assert given["--deploy-mode"] == "cluster"
+    assert given["--packages"] == f"{ICEBERG_RUNTIME},{POSTGRES_JDBC}"
+    assert (REPOSITORY / "docker/spark" / Path(application).name).is_file()
+    assert parser().parse_args(shlex.split(options[0])).config is not None
 
 
 def test_the_page_lists_every_option_with_its_default() -> None:
