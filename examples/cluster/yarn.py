@@ -137,6 +137,8 @@ class Yarn(Part):
             "yarn.nodemanager.pmem-check-enabled": "false",
             # A nearly full disk would make the node unhealthy.
             "yarn.nodemanager.disk-health-checker.enable": "false",
+            # YARN's default of 250 ms is shorter than a worker needs to fail its job after SIGTERM.
+            "yarn.nodemanager.sleep-delay-before-sigkill.ms": "10000",
             "yarn.scheduler.minimum-allocation-mb": "128",
         }
         queues = {
