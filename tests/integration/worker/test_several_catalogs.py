@@ -17,6 +17,7 @@ from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.installation import Installation
 from airflow_snowpack.jobs import JobStatus
 from airflow_snowpack.settings import Settings
+from airflow_snowpack.spark import SparkConfig
 from airflow_snowpack.store import open_store
 from airflow_snowpack.store.signs_of_life import read_signs
 from airflow_snowpack.worker.__main__ import open_sparks
@@ -60,9 +61,15 @@ def variables(catalogs: dict[str, CatalogConfig], **more: str) -> dict[str, str]
 
 
 @pytest.mark.usefixtures("spark")
-def test_each_job_of_a_worker_runs_on_the_table_of_its_own_catalog(installation: Installation, tmp_path: Path) -> None:
+def test_each_job_of_a_worker_runs_on_the_table_of_its_own_catalog(
+    installation: Installation, spark_config: SparkConfig, tmp_path: Path
+) -> None:
     catalogs = {"east": catalog(tmp_path / "east", 0), "west": catalog(tmp_path / "west", 100)}
-    environment = Environment(variables(catalogs, AIRFLOW__SNOWPACK__SPARK_MASTER="local[2]"))
+    as_the_tests = {
+        "AIRFLOW__SNOWPACK__SPARK_MASTER": spark_config.master,
+        "AIRFLOW__SNOWPACK__SPARK_PACKAGES": ",".join(spark_config.packages),
+    }
+    environment = Environment(variables(catalogs, **as_the_tests))
     table = TableName.parse("demo.flights", catalog="lake")
     jobs = [
         installation.jobs.submit(
