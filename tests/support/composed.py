@@ -13,6 +13,7 @@ server can be reached from outside.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -88,6 +89,11 @@ class Daemon:
         except subprocess.TimeoutExpired:
             end_all(self._process)
 
+    @property
+    def pid(self) -> int:
+        """The id of a process in the daemon's network."""
+        return int((self._folder / "pid").read_text())
+
     def run(self, *command: str | Path, **arguments: Any) -> str:
         """Run a command with this daemon to its end; return what it printed."""
         done = subprocess.run(
@@ -126,14 +132,14 @@ class Compose:
     """
 
     def __init__(self, docker: Daemon, profile: str, folder: Path) -> None:
-        self._docker = docker
+        self.docker = docker
         new_env = docker.run("sh", REPOSITORY / "docker" / "new_env.sh")
         self._env = folder / f"{profile}.env"
         self._env.write_text(new_env.replace("COMPOSE_PROFILES=cluster", f"COMPOSE_PROFILES={profile}"))
 
     def run(self, *arguments: str, **more: Any) -> str:
         files = ("-f", REPOSITORY / "docker-compose.yaml", "-f", OVERRIDE)
-        return self._docker.run("docker-compose", "--env-file", self._env, *files, *arguments, **more)
+        return self.docker.run("docker-compose", "--env-file", self._env, *files, *arguments, **more)
 
     @contextmanager
     def up(self) -> Iterator[Compose]:
@@ -147,6 +153,12 @@ class Compose:
         finally:
             self.run("down", "--volumes")
 
+    def environment(self, service: str) -> dict[str, str]:
+        """Return the variables that a service gets."""
+        project = json.loads(self.run("config", "--format", "json"))
+        found: dict[str, str] = project["services"][service]["environment"]
+        return found
+
     def execute(self, service: str, *command: str, **more: Any) -> str:
         """Run a command in the container of a service; return what it printed."""
         return self.run("exec", "--no-TTY", service, *command, **more)
@@ -154,4 +166,4 @@ class Compose:
     def exit_code(self, service: str) -> int:
         """Stop a service as the daemon does; return the exit code of its container."""
         self.run("stop", service)
-        return int(self._docker.run("docker", "inspect", "--format", "{{.State.ExitCode}}", f"airflow-snowpack-{service}-1"))
+        return int(self.docker.run("docker", "inspect", "--format", "{{.State.ExitCode}}", f"airflow-snowpack-{service}-1"))

@@ -57,6 +57,7 @@ PROMISES = (
             "integration/scheduling/test_races.py",
             "integration/scheduling/test_scheduling_kills.py",
             "integration/scheduling/test_skipped_requests.py",
+            "system/test_compose_up.py",
             "system/test_dispatcher_kills.py",
             "system/test_interim_tables.py",
         ),
