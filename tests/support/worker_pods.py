@@ -24,6 +24,7 @@ from composed import COMMAND_LIMIT_S, REPOSITORY, Daemon
 MANIFESTS = REPOSITORY / "docker" / "kubernetes"
 SERVICES = ("store-db", "s3")
 IMAGE = "airflow-snowpack-worker:0.1.0"
+CGROUP_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")  # of version 2 and of version 1
 CONFIGURATION = """\
 [containers]
 default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
@@ -108,7 +109,8 @@ class WorkerPods:
 
     def memory_limit(self, pod: str) -> int:
         """Return the memory that a pod's worker may use, in bytes, as its container sees it."""
-        return int(self.podman("exec", f"{pod}-worker", "cat", "/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+        read = " || ".join(f"cat /sys/fs/cgroup/{file} 2> /dev/null" for file in CGROUP_LIMITS)
+        return int(self.podman("exec", f"{pod}-worker", "sh", "-c", read))
 
     def logs(self, pod: str) -> str:
         """Return what a pod's worker has logged."""
