@@ -20,6 +20,8 @@ from tests.system.conftest import eventually
 MEASURE = REPOSITORY / "tests" / "support" / "compose" / "measure_flights.py"
 FOLDER = REPOSITORY / ".state" / "compose-test"
 PATIENCE_S = 3600.0
+# The command of Airflow imports all of it for each look.
+PSQL = 'PGPASSWORD="$POSTGRES_PASSWORD" psql -At -h 127.0.0.1 -U "$POSTGRES_USER" -d "$POSTGRES_DB" -c "$0"'
 # Also when it changes nothing: this starts Spark.
 REWRITE = ("--action", "rewrite_data_files", "--no-only-if-needed")
 AWS_BUNDLE = "org.apache.iceberg:iceberg-aws-bundle:1.12.0"
@@ -79,7 +81,8 @@ def run_dag(compose: Compose, dag_id: str, *arguments: str) -> str:
     compose.execute("scheduler", "airflow", "dags", "trigger", dag_id, "--run-id", run_id, *arguments)
 
     def ended() -> str | None:
-        state = last_line(compose.execute("scheduler", "airflow", "dags", "state", dag_id, run_id)).partition(",")[0]
+        query = f"SELECT state FROM dag_run WHERE dag_id = '{dag_id}' AND run_id = '{run_id}'"
+        state = compose.execute("airflow-db", "sh", "-c", PSQL, query).strip()
         return state if state in ("success", "failed") else None
 
     state: str = eventually(ended, f"{dag_id} ends", PATIENCE_S)
