@@ -27,6 +27,7 @@ IMAGE = "airflow-snowpack-worker:0.1.0"
 CGROUP_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")  # of version 2 and of version 1
 CONFIGURATION = """\
 [containers]
+base_hosts_file = "{hosts}"
 default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
 [engine]
 cgroup_manager = "cgroupfs"
@@ -64,7 +65,11 @@ class WorkerPods:
     def __init__(self, docker: Daemon, folder: Path, variables: Mapping[str, str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         configuration = folder / "containers.conf"
-        configuration.write_text(CONFIGURATION + ('runtime = "runc"\n' if shutil.which("runc") else ""))
+        # With the network of a host, Podman 4.3 does not read the hostAliases of a pod.
+        hosts = folder / "hosts"
+        hosts.write_text(f"127.0.0.1 localhost {' '.join(SERVICES)}\n")
+        runtime = 'runtime = "runc"\n' if shutil.which("runc") else ""
+        configuration.write_text(CONFIGURATION.format(hosts=hosts) + runtime)
         self._environment = os.environ | {"CONTAINERS_CONF": str(configuration)}
         storage = ["--root", str(folder / "root"), "--runroot", str(folder / "run")]
         self._podman = ["nsenter", f"--net=/proc/{docker.pid}/ns/net", "podman", *storage]
@@ -94,8 +99,6 @@ class WorkerPods:
 
     def play(self, document: dict[str, Any]) -> None:
         """Create a Pod, or those of a Deployment, on the daemon's network."""
-        spec = document["spec"] if document["kind"] == "Pod" else document["spec"]["template"]["spec"]
-        spec["hostAliases"] = [{"ip": "127.0.0.1", "hostnames": list(SERVICES)}]
         self.podman("kube", "play", "--network", "host", "-", stdin=yaml.safe_dump(document))
 
     def stop(self, pod: str) -> int:
