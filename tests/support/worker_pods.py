@@ -66,7 +66,7 @@ class WorkerPods:
         folder.mkdir(parents=True, exist_ok=True)
         configuration = folder / "containers.conf"
         # With the network of a host, Podman 4.3 does not read the hostAliases of a pod.
-        hosts = folder / "hosts"
+        self._hosts = hosts = folder / "hosts"
         hosts.write_text(f"127.0.0.1 localhost {' '.join(SERVICES)}\n")
         runtime = 'runtime = "runc"\n' if shutil.which("runc") else ""
         configuration.write_text(CONFIGURATION.format(hosts=hosts) + runtime)
@@ -99,6 +99,8 @@ class WorkerPods:
 
     def play(self, document: dict[str, Any]) -> None:
         """Create a Pod, or those of a Deployment, on the daemon's network."""
+        with self._hosts.open("a") as hosts:  # a JVM looks up its own host, which is the pod
+            hosts.write(f"127.0.0.1 {document['metadata']['name']}\n")
         self.podman("kube", "play", "--network", "host", "-", stdin=yaml.safe_dump(document))
 
     def stop(self, pod: str) -> int:
