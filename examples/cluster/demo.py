@@ -27,7 +27,7 @@ from examples.cluster.file_age import set_modified
 from examples.cluster.parts import parts_in_order
 from examples.cluster.read_with_duckdb import read_with_duckdb
 from examples.cluster.seaweedfs import SeaweedFS
-from examples.cluster.server_list import show_servers
+from examples.cluster.server_list import show_part, show_servers
 from examples.demo.local_airflow import adopt_environment
 from examples.demo.measure import checksum
 from examples.demo.run import TABLE, WHOLE_YEAR, Demo, Outcome
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_LOG)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with Cluster(given.home.absolute()).started(parts_in_order(PARTS)) as cluster:
+        with Cluster(given.home.absolute()).started(parts_in_order(PARTS), partial(show_part, console)) as cluster:
             show_servers(console, cluster.parts)
             outcome, read = run(cluster, given.days, console)
     except SnowpackError as error:

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from examples.cluster.part import Part
 
 
+def show_part(console: Console, part: Part) -> None:
+    """Print that a part is ready, at once also into a file."""
+    console.print(f"{part.name} is ready")
+    console.file.flush()
+
+
 def show_servers(console: Console, parts: Sequence[Part]) -> None:
     """Print the addresses, the processes and their memory."""
     table = Table(box=box.SIMPLE_HEAD)
@@ -38,6 +44,7 @@ def show_servers(console: Console, parts: Sequence[Part]) -> None:
         table.add_row(part.name, addresses, *("\n".join(column) for column in zip(*cells, strict=True)), end_section=True)
     table.add_row("", "", "", "", size(total))
     console.print(table)
+    console.file.flush()
 
 
 def memory_of(pid: int) -> int:

@@ -43,6 +43,7 @@ def test_every_command_of_getting_started_is_run_by_a_test() -> None:
         "make demo": "tests/system/demo/test_demo_run.py",
         "make airflow": "tests/unit/setup/test_make_airflow.py",
         'export AIRFLOW_HOME="$PWD/.state/airflow" PATH="$PWD/.venv/bin:$PATH"': "tests/unit/setup/test_make_airflow.py",
+        'make cluster PARTS="s3 rest"': "tests/integration/cluster/test_cluster.py",
         "airflow snowpack jobs submit demo.flights --dry-run": examples,
         "airflow snowpack jobs list": examples,
         "airflow snowpack tables show demo.flights": examples,
@@ -55,6 +56,7 @@ def test_every_command_of_getting_started_is_run_by_a_test() -> None:
     by_hand = {
         "pip install --constraint constraints.txt .",
         "pip install --constraint constraints.txt '.[jdk]'",
+        "make cluster-demo",
     }
     assert {*shell_lines(GETTING_STARTED)} == {*run_by, *by_hand}
     assert [test for test in run_by.values() if not (REPOSITORY / test).exists()] == []
