@@ -18,7 +18,7 @@ from rich.console import Console
 from airflow_snowpack.errors import SnowpackError
 from examples.cluster.cluster import Cluster, stop_cluster
 from examples.cluster.parts import PARTS, parts_in_order
-from examples.cluster.server_list import show_part, show_servers
+from examples.cluster.server_list import show_missing_part, show_part, show_servers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,9 @@ def run(home: Path, names: Sequence[str]) -> int:
     kinds = parts_in_order(names)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with Cluster(home).started(kinds, partial(show_part, console)) as cluster:
+        with Cluster(home).started(kinds, partial(show_part, console), partial(show_missing_part, console)) as cluster:
+            if not cluster.parts:
+                return 1
             show_servers(console, cluster.parts)
             console.print(f"Logs and data: {home}\nStop with Ctrl-C, or: python -m examples.cluster stop", soft_wrap=True)
             while all(server.is_running for server in cluster.servers):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
 
-from examples.cluster.errors import ClusterRuns
+from examples.cluster.errors import ClusterRuns, JarsMissing, NeededPartMissing
 from examples.cluster.process import end_process
 
 if TYPE_CHECKING:
@@ -79,13 +79,20 @@ class Cluster:
         return list(self._parts.values())
 
     @contextmanager
-    def started(self, kinds: Iterable[type[Part]], report: Callable[[Part], None] = lambda _: None) -> Iterator[Cluster]:
+    def started(
+        self,
+        kinds: Iterable[type[Part]],
+        report: Callable[[Part], None] = lambda _: None,
+        report_missing: Callable[[type[Part], Exception], None] | None = None,
+    ) -> Iterator[Cluster]:
         """Run parts inside of the block.
 
         :param kinds: in an order in which each follows the parts that it needs.
         :param report: called with each part when it is ready.
+        :param report_missing: called with each part whose jars cannot be downloaded, or that needs such a part; the others run.
         :raises ClusterRuns: the folder has a cluster that runs.
-        :raises ServerFailed, JarsMissing: a part did not start; those before it are stopped.
+        :raises ServerFailed: a part did not start; those before it are stopped. So does :class:`JarsMissing` without
+            ``report_missing``.
         """
         owner, servers = recorded_processes(self.home)
         if owner or servers:
@@ -95,16 +102,30 @@ class Cluster:
         self._record()
         try:
             for kind in kinds:
-                part: Any = kind
-                self._parts[kind] = part(self.home / kind.name, *(self._parts[needed] for needed in kind.needs))
                 try:
-                    self._parts[kind].start()
-                finally:
-                    self._record()
-                report(self._parts[kind])
+                    report(self._start(kind))
+                except (JarsMissing, NeededPartMissing) as error:
+                    if report_missing is None:
+                        raise
+                    report_missing(kind, error)
             yield self
         finally:
             self.stop()
+
+    def _start(self, kind: type[Part]) -> Part:
+        if missing := [needed.name for needed in kind.needs if needed not in self._parts]:
+            raise NeededPartMissing(kind.name, missing)
+        create: Any = kind
+        part: Part = create(self.home / kind.name, *(self._parts[needed] for needed in kind.needs))
+        self._parts[kind] = part
+        try:
+            part.start()
+        except JarsMissing:
+            self._parts.pop(kind).stop()
+            raise
+        finally:
+            self._record()
+        return part
 
     def stop(self) -> None:
         while self._parts:

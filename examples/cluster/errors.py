@@ -46,3 +46,10 @@ class DagFailed(SnowpackError, kind=Kind.FAILED):
 
     def __init__(self, dag_id: str, run_id: str, logs: Path) -> None:
         super().__init__(f"The run {run_id} of the DAG {dag_id} failed. The logs of its tasks are in {logs / 'logs'}.")
+
+
+class NeededPartMissing(SnowpackError, kind=Kind.UNAVAILABLE):
+    """A part needs another one that did not start."""
+
+    def __init__(self, name: str, missing: Sequence[str]) -> None:
+        super().__init__(f"The part {name} needs {', '.join(missing)}, which did not start.")

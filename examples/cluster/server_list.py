@@ -28,6 +28,12 @@ def show_part(console: Console, part: Part) -> None:
     console.file.flush()
 
 
+def show_missing_part(console: Console, part: type[Part], error: Exception) -> None:
+    """Print why a part did not start."""
+    console.print(f"{part.name} is missing: {error}")
+    console.file.flush()
+
+
 def show_servers(console: Console, parts: Sequence[Part]) -> None:
     """Print the addresses, the processes and their memory."""
     table = Table(box=box.SIMPLE_HEAD)
