@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import psutil
 
 from examples.cluster.errors import ClusterRuns, JarsMissing, NeededPartMissing
 from examples.cluster.process import end_process
+from examples.demo.folder import fresh_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -71,8 +71,7 @@ class Cluster:
 
     def part(self, kind: type[P]) -> P:
         """Return a part that runs."""
-        found: Any = self._parts[kind]
-        return found  # type: ignore[no-any-return]
+        return cast("P", self._parts[kind])
 
     @property
     def parts(self) -> list[Part]:
@@ -91,26 +90,26 @@ class Cluster:
         :param report: called with each part when it is ready.
         :param report_missing: called with each part whose jars cannot be downloaded, or that needs such a part; the others run.
         :raises ClusterRuns: the folder has a cluster that runs.
+        :raises NotADemoFolder: the folder has something in it that no cluster or demo made.
         :raises ServerFailed: a part did not start; those before it are stopped. So does :class:`JarsMissing` without
             ``report_missing``.
         """
         owner, servers = recorded_processes(self.home)
         if owner or servers:
             raise ClusterRuns(self.home)
-        shutil.rmtree(self.home, ignore_errors=True)
-        self.home.mkdir(parents=True)
-        self._record()
-        try:
-            for kind in kinds:
-                try:
-                    report(self._start(kind))
-                except (JarsMissing, NeededPartMissing) as error:
-                    if report_missing is None:
-                        raise
-                    report_missing(kind, error)
-            yield self
-        finally:
-            self.stop()
+        with fresh_folder(self.home):
+            self._record()
+            try:
+                for kind in kinds:
+                    try:
+                        report(self._start(kind))
+                    except (JarsMissing, NeededPartMissing) as error:
+                        if report_missing is None:
+                            raise
+                        report_missing(kind, error)
+                yield self
+            finally:
+                self.stop()
 
     def _start(self, kind: type[Part]) -> Part:
         if missing := [needed.name for needed in kind.needs if needed not in self._parts]:

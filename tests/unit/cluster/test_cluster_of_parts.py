@@ -1,4 +1,4 @@
-"""A part whose jars no registry has is missing, with the parts that need it; the others run."""
+"""A part whose jars no registry has is missing with the parts that need it, and files of others stay."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from examples.cluster.cluster import Cluster
 from examples.cluster.errors import JarsMissing
 from examples.cluster.part import Part
 from examples.cluster.process import ServerProcess
+from examples.demo.errors import NotADemoFolder
 
 
 class Sleeper(Part):
@@ -72,3 +73,13 @@ def test_a_cluster_that_needs_all_of_its_parts_stops_without_one(tmp_path: Path)
     (sleeper,) = started
     assert isinstance(sleeper, Sleeper)
     assert not sleeper.server.is_running
+
+
+def test_a_folder_with_the_files_of_others_is_refused_and_kept(tmp_path: Path) -> None:
+    thesis = tmp_path / "thesis.tex"
+    thesis.write_text("years of work")
+
+    with pytest.raises(NotADemoFolder), Cluster(tmp_path).started([Sleeper]):
+        pass
+
+    assert thesis.read_text() == "years of work"
