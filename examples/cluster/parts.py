@@ -41,6 +41,8 @@ PARTS: dict[str, type[Part]] = {
         AirflowProcesses,
         SparkThriftServer,
         Yarn,
+        Metastore,
+        Glue,
     )
 }
 
