@@ -55,9 +55,10 @@ def stop(home: Path) -> str:
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout
 
 
+@pytest.mark.timeout(1500)  # the first run on a machine downloads 100 MB
 def test_parts_start_with_what_they_need_and_all_stop_with_the_command(home: Path) -> None:
     command = [*CLUSTER, "s3", "rest", "--home", home]
-    with started(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as cluster:
+    with started(command, patience_s=1200, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as cluster:
         output, pids = printed_start(cluster), recorded_pids(home)
         places = dict(URL.findall(output))
 
