@@ -32,8 +32,6 @@ PARTS: dict[str, type[Part]] = {
         Postgres,
         SeaweedFS,
         IcebergRest,
-        Metastore,
-        Glue,
         SparkStandalone,
         SparkConnectServer,
         SnowpackInstallation,
