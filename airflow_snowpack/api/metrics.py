@@ -9,13 +9,13 @@ same. Each app has its own registry.
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from airflow_snowpack.api.counter_metrics import counter_metrics
 from airflow_snowpack.api.roles import read_roles
 from airflow_snowpack.api.services import Services
 from airflow_snowpack.inventory import TableScores
@@ -27,9 +27,6 @@ from airflow_snowpack.store.size import read_size
 from airflow_snowpack.wire.shape import seconds_since
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-RECENT = timedelta(hours=1)
-RECENT_LIMIT = 10_000
-"""A scrape counts at most so many recent jobs."""
 
 
 class Metrics:
@@ -73,6 +70,7 @@ class _StoreMetrics(Collector):
         yield from self._size()
         yield from self._roles()
         yield from _schedule_metrics(self._services.schedules())
+        yield from counter_metrics(self._services.jobs.store)
 
     def _queue(self) -> Iterator[Metric]:
         jobs = self._services.jobs
@@ -89,8 +87,6 @@ class _StoreMetrics(Collector):
     def _jobs(self) -> Iterator[Metric]:
         jobs = self._services.jobs
         yield _by_label("snowpack_jobs", "Pending and running jobs.", "status", jobs.count_open())
-        recent = jobs.count_recent(RECENT, at_most=RECENT_LIMIT)
-        yield _by_label("snowpack_jobs_recent", "Jobs submitted within the last hour, of the 10,000 newest.", "status", recent)
 
     def _inventory(self) -> Iterator[Metric]:
         state, now = self._services.inventory.state(), self._services.jobs.store.clock()
@@ -141,7 +137,11 @@ def _schedule_metrics(schedules: Schedules) -> Iterator[Metric]:
     behind = seconds_since(backlog.oldest, now) or 0
     yield _gauge("snowpack_events_unread_oldest_seconds", "Waiting time of the oldest unmatched event.", behind)
     lag = read_table_lag(store).total_seconds()
-    yield _gauge("snowpack_tables_overdue_seconds", "How long the most overdue table that schedules listen to has been due.", lag)
+    yield _gauge(
+        "snowpack_tables_overdue_seconds",
+        "How long the most overdue table of schedules is due, without missing and never read ones.",
+        lag,
+    )
     meaning = "Tables and other sources of schedules that cannot be read, or not in time."
     yield _gauge("snowpack_tables_unreadable", meaning, len(read_unreadable(store)))
     waiting, oldest = queue.launches_waiting()

@@ -29,6 +29,7 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.action_history import ActionHistory, read_histories, records_of, skipped_by_plan
 from airflow_snowpack.jobs.claim_order import ORDER, ClaimCursor, QueuePosition, check_priority, close_gaps, is_in_turn, turn_of
+from airflow_snowpack.jobs.counts import counts_of, counts_of_cancelled
 from airflow_snowpack.jobs.errors import (
     DrainModeOn,
     JobAlreadyFinished,
@@ -44,7 +45,6 @@ from airflow_snowpack.jobs.history import History
 from airflow_snowpack.jobs.idempotency import KeepsJob, KeyTaken, RequestKey, Submission
 from airflow_snowpack.jobs.listing import (
     IS_LIVE,
-    NEWEST_FIRST,
     JobCounts,
     JobFilter,
     JobPage,
@@ -88,6 +88,7 @@ from airflow_snowpack.store import (
     write_audit,
 )
 from airflow_snowpack.store.audit import entry_values
+from airflow_snowpack.store.counters import add_counts
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, switches, table_locks
 
 if TYPE_CHECKING:
@@ -347,6 +348,7 @@ class Jobs:
                 unlock = do.unlock_table() if job.spark_server is None else do.expire_lock()
                 conn.execute(unlock, {"b_key": job_id, "b_table": job.table.lock_key, "b_now": now})
             write_audit(conn, self.store, actor, "cancel", job_id, **_named(job.table))
+            add_counts(conn, counts_of_cancelled(1))
             return self._locked_job(conn, job_id)
 
         ours = sa.and_(jobs.c.job_id == job_id, jobs.c.status == JobStatus.CANCELLED.value, jobs.c.completed_at == now)
@@ -578,6 +580,7 @@ class Jobs:
             "b_error": None if error is None else storable_error(error),
             "b_results": results_to_json(results) or None,
             "b_records": records_of(claim.job, status, results),
+            "b_counts": counts_of(claim.job, status, results, now),
         }
         write = partial(_finish_locked, lock_key=claim.job.table.lock_key) if left_work else self._steps.finish
         end = repeatable(lambda conn: write(conn, values), lambda conn: self._ended_before(conn, values))
@@ -705,12 +708,6 @@ class Jobs:
         queued = sa.select(status.label("status")).select_from(job_queue).subquery()
         found = self.store.read(lambda conn: count_by_status(conn, queued))
         return {status: found[status] for status in (JobStatus.PENDING, JobStatus.RUNNING)}
-
-    def count_recent(self, period: timedelta, *, at_most: int = 10_000) -> dict[JobStatus, int]:
-        """Count the jobs submitted within this period by status, among the ``at_most`` newest."""
-        recent = sa.and_(IS_LIVE, jobs.c.submitted_at >= self.store.clock() - period)
-        newest = sa.select(jobs.c.status).where(recent).order_by(*NEWEST_FIRST.order()).limit(at_most).subquery()
-        return self.store.read(lambda conn: count_by_status(conn, newest))
 
     def recent(self, since: datetime, *, at_most: int) -> list[RecentJob]:
         """Return the jobs that are active or ended since this time, newest first, without dry runs, in one statement.
@@ -957,6 +954,7 @@ def _finish_locked(conn: sa.Connection, values: Mapping[str, Any], *, lock_key: 
         return False
     conn.execute(do.expire_lock(), {**values, "b_table": lock_key})
     keep_records(conn, values, lock_key)
+    add_counts(conn, values["b_counts"])
     return True
 
 

@@ -14,8 +14,10 @@ import sqlalchemy as sa
 
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.claim_order import FRONT, close_gaps
+from airflow_snowpack.jobs.counts import counts_of_cancelled
 from airflow_snowpack.jobs.model import JobStatus
 from airflow_snowpack.store import storable
+from airflow_snowpack.store.counters import add_counts
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
 
 Q = job_queue.c
@@ -23,7 +25,7 @@ PLACE = (Q.catalog_id, Q.rank, Q.database_name, Q.turn)
 
 
 def withdraw(conn: sa.Connection, job_ids: Collection[str], reason: str, now: datetime) -> dict[str, int]:
-    """Cancel the jobs that no worker has claimed, and unlock their tables: five statements, and one for each database.
+    """Cancel the jobs that no worker has claimed, and unlock their tables: six statements, and one for each database.
 
     :param reason: becomes the error of the jobs.
     :returns: the cancelled jobs, each with the number of its attempts, all of which were lost.
@@ -42,6 +44,7 @@ def withdraw(conn: sa.Connection, job_ids: Collection[str], reason: str, now: da
     # The work of a lost attempt may still run on a Spark server; the sweep ends it and then unlocks the table.
     conn.execute(sa.update(table_locks).where(theirs, do.holder_left_work).values(expires_at=now))
     conn.execute(sa.delete(table_locks).where(theirs, ~do.holder_left_work))
+    add_counts(conn, counts_of_cancelled(len(found)))
     return found
 
 

@@ -26,6 +26,7 @@ from airflow_snowpack.backoff import backoff
 from airflow_snowpack.errors import error_text
 from airflow_snowpack.humanize import duration
 from airflow_snowpack.scheduling.airflow_port import Launch, NotStarted, Starter
+from airflow_snowpack.scheduling.counts import launched
 from airflow_snowpack.scheduling.events.clocks import TOLERANCE
 from airflow_snowpack.scheduling.events.counting import count_events, listed_events, missing_inputs
 from airflow_snowpack.scheduling.history import note
@@ -34,6 +35,7 @@ from airflow_snowpack.scheduling.pending_runs.model import PendingState, RoundRe
 from airflow_snowpack.scheduling.pending_runs.wait_queue import wake_next
 from airflow_snowpack.scheduling.schedule import readable
 from airflow_snowpack.store import Leases, Store, new_id, storable_error
+from airflow_snowpack.store.counters import add_counts
 from airflow_snowpack.store.tables.schedules import (
     launches,
     pending_events,
@@ -135,6 +137,7 @@ class Launcher:
                 move(conn, launch.pending_id, PendingState.LAUNCH, PendingState.LAUNCHED, ended_at=now)
             what = "launched" if wanted else "launched_while_changed"
             note(conn, self._store, launch.schedule, what, launch.pending_id, run_id=launch.run_id)
+            add_counts(conn, launched(now - launch.enqueued_at))
             return True
 
         if not self._store.transact(write):

@@ -29,6 +29,7 @@ import sqlalchemy as sa
 from airflow_snowpack.humanize import duration
 from airflow_snowpack.scheduling.airflow_port import AirflowSnapshot
 from airflow_snowpack.scheduling.constraints.constraint import RECHECK, counted_keys, dag_wait_key, group_wait_key
+from airflow_snowpack.scheduling.counts import evaluated
 from airflow_snowpack.scheduling.events.clocks import restart_periods
 from airflow_snowpack.scheduling.events.counting import Counted, count_all, count_each, listed_events, missing_inputs
 from airflow_snowpack.scheduling.history import line, note, write_lines
@@ -50,6 +51,7 @@ from airflow_snowpack.scheduling.pending_runs.wait_queue import FALLBACK_CHECK_I
 from airflow_snowpack.scheduling.schedule import Definitions, LaunchBacklog, Schedule, Then
 from airflow_snowpack.scheduling.triggers.trigger import Judgement
 from airflow_snowpack.store import Store, new_id, storable_error
+from airflow_snowpack.store.counters import add_counts
 from airflow_snowpack.store.dialect import lock_keys
 from airflow_snowpack.store.tables.schedules import events, pending_events, pending_jobs
 
@@ -125,6 +127,7 @@ class Evaluation:
                 break
             outcomes[run.row.pending_id] = self._evaluate(run, judged.get(run.row.pending_id))
         self._finish()
+        add_counts(self._conn, evaluated(outcomes.values()))
         return outcomes
 
     def _lock_keys(self, runs: Sequence[Locked], judged: Mapping[str, _Judged]) -> list[Locked]:

@@ -249,6 +249,9 @@ def test_prometheus_reads_how_schedules_and_their_queue_are(api: AppClient, worl
         "snowpack_events_newest 2.0",
         "snowpack_events_unread 1.0",
         "snowpack_launches_waiting 1.0",
+        'snowpack_evaluations_total{state="pending_trigger"} 1.0',
+        'snowpack_jobs_ended_total{status="failed"} 0.0',
+        'snowpack_launch_seconds_bucket{le="+Inf"} 0.0',
     ):
         assert line in lines
 

@@ -15,7 +15,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from airflow_snowpack.store import tables
 from airflow_snowpack.store.schema import metadata
 
-revision = "0024_baseline"
+revision = "0025_baseline"
 down_revision = None
 
 

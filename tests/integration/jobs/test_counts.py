@@ -1,0 +1,106 @@
+"""What the ends of jobs add to the counters, on both databases."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from clocks import MovedClock
+
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus
+from airflow_snowpack.jobs.withdrawal import withdraw
+from airflow_snowpack.store.counters import SLOTS, read_counters
+from airflow_snowpack.store.tables.counters import counters
+from airflow_snowpack.store.tables.jobs import jobs as jobs_table
+
+DATA, SNAPSHOTS = "rewrite_data_files", "expire_snapshots"
+WORK = {"rewritten_data_files_count": 30, "added_data_files_count": 2, "rewritten_bytes_count": 4_096}
+
+
+def counted(jobs: Jobs, name: str) -> dict[tuple[str, ...], float]:
+    """A counter by the values of its labels."""
+    return {tuple(value for _, value in labels): value for labels, value in read_counters(jobs.store).get(name, {}).items()}
+
+
+def run(jobs: Jobs, table: TableName, *results: ActionResult, error: str | None = None) -> Any:
+    claim = jobs.submit_and_claim(table, [DATA, SNAPSHOTS], "w1")
+    assert jobs.finish(claim, JobStatus.FAILED if error else JobStatus.COMPLETED, results, error)
+    return claim
+
+
+def test_an_ended_job_is_counted_with_its_actions_and_what_they_changed(jobs: Jobs, table: TableName) -> None:
+    done = ActionResult(DATA, ActionOutcome.SUCCEEDED, "done", 1.0, metrics=WORK)
+    run(jobs, table, done, ActionResult(SNAPSHOTS, ActionOutcome.SKIPPED, "nothing to do", 0.0))
+    run(jobs, table, done, ActionResult(SNAPSHOTS, ActionOutcome.FAILED, "no", 0.0, error="no"), error="no")
+
+    assert counted(jobs, "jobs_ended") == {("completed",): 1, ("failed",): 1}
+    assert counted(jobs, "actions") == {(DATA, "succeeded"): 2, (SNAPSHOTS, "skipped"): 1, (SNAPSHOTS, "failed"): 1}
+    assert counted(jobs, "bytes_rewritten") == {(DATA,): 8_192}
+    assert counted(jobs, "files_removed") == {(DATA,): 60}
+
+
+def test_the_counters_keep_what_was_counted_when_the_jobs_are_deleted(jobs: Jobs, table: TableName) -> None:
+    run(jobs, table)
+    jobs.store.execute(sa.delete(jobs_table))
+    assert counted(jobs, "jobs_ended") == {("completed",): 1}
+
+
+def test_an_attempt_whose_fence_has_moved_counts_nothing(jobs: Jobs, table: TableName) -> None:
+    claim = run(jobs, table)
+    assert not jobs.finish(claim, JobStatus.FAILED, [], "late")
+    assert counted(jobs, "jobs_ended") == {("completed",): 1}
+
+
+def test_wait_and_run_are_counted_in_the_bucket_of_their_duration(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+    job = jobs.submit(table, [DATA])
+    clock.move(seconds=10)
+    claim = jobs.claim("w1", job_id=job.job_id)
+    assert claim is not None
+    clock.move(hours=5)
+    jobs.finish(claim, JobStatus.COMPLETED, [])
+
+    assert counted(jobs, "job_wait_seconds") == {("15",): 1}
+    assert counted(jobs, "job_run_seconds") == {("+Inf",): 1}
+    assert counted(jobs, "job_run_seconds_sum") == {(): 18_000}
+
+
+def test_cancelled_and_withdrawn_jobs_are_counted_as_cancelled(
+    jobs: Jobs, table: TableName, other_table: TableName, clock: MovedClock
+) -> None:
+    jobs.cancel(jobs.submit(table, [DATA]).job_id)
+    waiting = jobs.submit(other_table, [DATA]).job_id
+    jobs.store.transact(lambda conn: withdraw(conn, [waiting], "The time of the pass is over.", clock()))
+    assert counted(jobs, "jobs_ended") == {("cancelled",): 2}
+
+
+def test_a_job_whose_workers_were_all_lost_is_counted_as_failed_once(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+    jobs.submit(table, [DATA])
+    for _ in range(jobs.policy.max_attempts):
+        assert jobs.claim("w1") is not None
+        clock.move(hours=1)
+        jobs.sweep()
+        clock.move(days=1)
+    jobs.sweep()
+    assert counted(jobs, "jobs_ended") == {("failed",): 1}
+
+
+def test_the_rows_of_a_counter_do_not_grow_with_the_jobs(jobs: Jobs, table: TableName) -> None:
+    for _ in range(3 * SLOTS):
+        run(jobs, table)
+    rows = jobs.store.scalar(sa.select(sa.func.count()).where(counters.c.name == "jobs_ended"))
+    assert rows <= SLOTS
+    assert counted(jobs, "jobs_ended") == {("completed",): 3 * SLOTS}
+
+
+def test_a_longer_wait_of_a_later_attempt_is_not_observed_again(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
+    jobs.submit(table, [DATA])
+    assert jobs.claim("w1") is not None
+    clock.move(hours=1)
+    jobs.sweep()
+    clock.now += timedelta(days=1)
+    claim = jobs.claim("w2")
+    assert claim is not None
+    jobs.finish(claim, JobStatus.COMPLETED, [])
+    assert counted(jobs, "job_wait_seconds") == {}
