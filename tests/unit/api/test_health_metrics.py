@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+
+import pytest
 import sqlalchemy as sa
 from health_pages_world import keep
 from made_health import made_health, sick_health
@@ -60,3 +64,12 @@ def test_a_scrape_takes_one_statement_for_health_and_one_for_the_last_pass(world
     sa.event.remove(world.store.engine, "before_cursor_execute", note)
     assert len([each for each in seen if "table_health." in each]) == 1
     assert len([each for each in seen if each.startswith("SELECT fleet_passes.")]) == 1
+
+
+def test_prometheus_accepts_a_scrape(world: World) -> None:
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.skip("promtool is not installed (Debian: the package prometheus)")
+    text = Metrics().text(world.services)
+    done = subprocess.run([program, "check", "metrics"], input=text, capture_output=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
