@@ -60,7 +60,7 @@ class Observed:
 
 COUNTERS = (
     Counted(of_jobs.JOBS, "Ended jobs.", ("status",), tuple(sorted(TERMINAL))),
-    Counted(of_jobs.ACTIONS, "Actions of ended jobs, by what came of them.", ("action", "outcome")),
+    Counted(of_jobs.ACTIONS, "Actions of ended jobs.", ("action", "outcome")),
     Counted(of_jobs.BYTES_REWRITTEN, "Bytes of the files that were rewritten.", ("action",)),
     Counted(of_jobs.FILES_REMOVED, "Data files, delete files and manifests that were replaced or deleted.", ("action",)),
     Counted(of_jobs.SNAPSHOTS_EXPIRED, "Expired snapshots.", ("action",)),

@@ -32,6 +32,7 @@ from airflow_snowpack.redaction import redacted
 from airflow_snowpack.store import StoreError
 from airflow_snowpack.store.keep_alive import KeepAlive
 from airflow_snowpack.store.signs_of_life import SignOfLife
+from airflow_snowpack.tracing import record_past, span
 
 log = logging.getLogger(__name__)
 Limit = Callable[[Job, float | None], str | None]
@@ -90,6 +91,17 @@ class Attempt:
         :raises StaleAttempt: the fence moved. The work was stopped and nothing was written.
         :raises LeaseRanOut: the store did not answer until the lease expired. The work was stopped.
         """
+        job, claim = self._claim.job, self._claim
+        if claim.attempt == 1 and job.started_at is not None:
+            record_past("snowpack.wait", job.traceparent, job.submitted_at, job.started_at)
+        with span("snowpack.attempt", job.traceparent, table=str(job.table), job_id=job.job_id, attempt=claim.attempt) as attempt:
+            ended = self._run()
+            attempt.note(status=ended.status.value)
+            if ended.error is not None:
+                attempt.failed(ended.error)
+            return ended
+
+    def _run(self) -> Job:
         try:
             with self._lease:
                 try:
@@ -240,6 +252,14 @@ class Attempt:
         skipped = skipped_by_plan(self._claim.job, action)
         if skipped is not None:
             return skipped
+        with span("snowpack.action", action=action) as traced:
+            result = self._run_on_engine(action)
+            traced.note(outcome=result.outcome.value)
+            if not result.success:
+                traced.failed(result.error or result.message)
+            return result
+
+    def _run_on_engine(self, action: str) -> ActionResult:
         started, used_before = time.monotonic(), self._used_server
         self._used_server = True
         try:
@@ -263,7 +283,8 @@ class Attempt:
         def finish() -> bool:
             return self._jobs.finish(self._claim, status, self._results, error, left_work=left)
 
-        return self._outlasting_outages(finish)
+        with span("snowpack.finish", status=status.value):
+            return self._outlasting_outages(finish)
 
     def _outlasting_outages(self, write: Callable[[], bool]) -> bool:
         while True:

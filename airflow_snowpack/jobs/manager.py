@@ -90,6 +90,7 @@ from airflow_snowpack.store import (
 from airflow_snowpack.store.audit import entry_values
 from airflow_snowpack.store.counters import add_counts
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, switches, table_locks
+from airflow_snowpack.tracing import span, traceparent
 
 if TYPE_CHECKING:
     from airflow_snowpack.jobs.steps_postgres import PostgresSteps
@@ -135,6 +136,7 @@ class Jobs:
         self._step = store.single if store.is_postgres else store.transact
         self._cursors: defaultdict[str, ClaimCursor] = defaultdict(ClaimCursor)  # by catalog
 
+    @span("snowpack.submit")
     def submit(
         self,
         table: TableName,
@@ -186,6 +188,7 @@ class Jobs:
         self._submitted(job)
         return job
 
+    @span("snowpack.submit")
     def submit_and_claim(
         self,
         table: TableName,
@@ -816,6 +819,7 @@ class Jobs:
             status=JobStatus.PENDING,
             submitted_at=self.store.clock(),
             priority=check_priority(priority),
+            traceparent=traceparent(),
             **fields,
         )
 

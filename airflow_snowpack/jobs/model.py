@@ -129,6 +129,7 @@ class Job:
         ``None`` if nothing runs outside of the worker.
     :param plan: as JSON: why each action runs or is skipped, with its estimate; ``None`` for a job whose actions were requested.
     :param table_uuid: of the table at submission: the job runs on no other table of this name; ``None`` if unknown.
+    :param traceparent: the span of its submission, to which the spans of its attempts belong.
     """
 
     job_id: str
@@ -153,6 +154,7 @@ class Job:
     plan: Mapping[str, Any] | None = None
     awaited: bool = False
     table_uuid: str | None = None
+    traceparent: str | None = None
 
     @property
     def work(self) -> str:

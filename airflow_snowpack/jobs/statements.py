@@ -62,7 +62,7 @@ def _typed(name: str) -> sa.BindParameter[Any]:
 GIVEN = (
     "job_id", "catalog", "database_name", "table_name", "table_key", "catalog_id", "actions", "options", "submitted_by", "owner",
     "inline", "priority", "plan", "awaited",
-    "table_uuid",
+    "table_uuid", "traceparent",
 )  # fmt: skip
 OF_JOB = {name: _typed(name) for name in ("catalog", "database_name", "table_name", "catalog_id")}
 LOCK_OF_JOB = LOCK_COLUMNS | OF_JOB | {"holder": _typed("job_id"), "acquired_at": NOW}

@@ -28,6 +28,7 @@ from airflow_snowpack.redaction import redacted
 from airflow_snowpack.spark.errors import JavaCause, SparkDied, SparkFailed, SparkInterrupted
 from airflow_snowpack.spark.jvm import has_ended, why_gone
 from airflow_snowpack.spark.statements import SessionStatements, Statements
+from airflow_snowpack.tracing import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +80,8 @@ class SparkWork:
         watcher = Thread(target=self._cancel_until, args=(statements, ended), name=f"{self._tag}-interrupt", daemon=True)
         watcher.start()
         try:
-            result = self._tagged(statements, call)
+            with span("snowpack.spark_call", call=self.calls):
+                result = self._tagged(statements, call)
         except Exception:
             raise
         except BaseException:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.store.dialect import UtcDateTime
 
-BASELINE = "0025_baseline"
+BASELINE = "0026_baseline"
 """The first migration; databases at an earlier revision come from a development version."""
 REVISION = BASELINE
 """The newest migration; a test compares it with Alembic's."""

@@ -42,6 +42,7 @@ jobs = sa.Table(
     sa.Column("plan", sa.JSON(none_as_null=True)),
     sa.Column("awaited", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("table_uuid", sa.Text),
+    sa.Column("traceparent", sa.Text),
     postgresql_with={"fillfactor": 80},
 )
 jobs_dag = owner_dag(jobs.c.owner)

@@ -15,7 +15,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from airflow_snowpack.store import tables
 from airflow_snowpack.store.schema import metadata
 
-revision = "0025_baseline"
+revision = "0026_baseline"
 down_revision = None
 
 
