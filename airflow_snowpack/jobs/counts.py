@@ -23,11 +23,17 @@ BOUNDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0)
 
 
 def counts_of(job: Job, status: JobStatus, results: Sequence[ActionResult], now: datetime) -> list[dict[str, Any]]:
-    """Return the counts of a job that an attempt or the rescuer ends.
+    """Return the counts of a job that an attempt ends, see :func:`count_end`."""
+    counts = Counts()
+    count_end(counts, job, status, results, now)
+    return counts.rows()
+
+
+def count_end(counts: Counts, job: Job, status: JobStatus, results: Sequence[ActionResult], now: datetime) -> None:
+    """Count a job that an attempt or the rescuer ends.
 
     :param job: as its last attempt began. Its first claim ended its wait; a later one would count earlier attempts too.
     """
-    counts = Counts()
     counts.add(JOBS, status=status.value)
     if job.started_at is not None:
         counts.observe(RUN_SECONDS, (now - job.started_at).total_seconds(), BOUNDS)
@@ -40,7 +46,6 @@ def counts_of(job: Job, status: JobStatus, results: Sequence[ActionResult], now:
         for name, amount in (done | {SNAPSHOTS_EXPIRED: figures.snapshots_expired}).items():
             if amount > 0:
                 counts.add(name, amount, action=result.action)
-    return counts.rows()
 
 
 def counts_of_cancelled(number: int) -> list[dict[str, Any]]:

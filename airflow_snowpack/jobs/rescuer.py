@@ -20,14 +20,14 @@ from airflow_snowpack.backoff import backoff
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.action_history import records_of_lost
-from airflow_snowpack.jobs.counts import counts_of
+from airflow_snowpack.jobs.counts import count_end
 from airflow_snowpack.jobs.idempotency import KEPT, KEYS
 from airflow_snowpack.jobs.model import Job, JobStatus, LifecyclePolicy, SweepReport
 from airflow_snowpack.jobs.rows import job_from, lock_from, read_drain
 from airflow_snowpack.jobs.steps_sqlite import keep_records
 from airflow_snowpack.lineage.operations import forget_operations
 from airflow_snowpack.store import Actor, Expired, Store, write_audit
-from airflow_snowpack.store.counters import add_counts
+from airflow_snowpack.store.counters import Counts, add_counts
 from airflow_snowpack.store.retention import Pruner
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
 
@@ -70,9 +70,10 @@ def rescue(
         for lease in (*left, *spent):
             job = lost[lease.key]
             keep_records(conn, {"b_now": now, "b_records": records_of_lost(job)}, job.table.lock_key)
+        counts = Counts()
         for lease in spent:
             _fail(conn, lease, now)
-            add_counts(conn, counts_of(lost[lease.key], JobStatus.FAILED, lost[lease.key].results, now))
+            count_end(counts, lost[lease.key], JobStatus.FAILED, lost[lease.key].results, now)
         for lease in left:
             _requeue(conn, lease, now + backoff(policy.retry_base, lease.attempt, MAX_BACKOFF))
         report = SweepReport(
@@ -83,6 +84,7 @@ def rescue(
         if report.changed:
             detail = {"requeued": list(report.requeued), "failed": list(report.failed), "unlocked": list(report.unlocked)}
             write_audit(conn, store, actor, "sweep", QUEUE, **detail)
+        add_counts(conn, counts.rows())
         return report
 
     report = store.transact(sweep)
