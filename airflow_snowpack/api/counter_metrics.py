@@ -20,7 +20,7 @@ from airflow_snowpack.store.counters import BUCKET, INFINITE, SUM, Labels, read_
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class StoreCounter:
     """A counter.
 
     :param known: the values of its only label that are reported before anything was counted.
@@ -40,7 +40,7 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class StoreHistogram:
     """A histogram of seconds without labels.
 
     :param bounds: the upper bounds of its buckets.
@@ -59,17 +59,17 @@ class Observed:
 
 
 COUNTERS = (
-    Counted(of_jobs.JOBS, "Ended jobs.", ("status",), tuple(sorted(TERMINAL))),
-    Counted(of_jobs.ACTIONS, "Actions of ended jobs.", ("action", "outcome")),
-    Counted(of_jobs.BYTES_REWRITTEN, "Bytes of the files that were rewritten.", ("action",)),
-    Counted(of_jobs.FILES_REMOVED, "Data files, delete files and manifests that were replaced or deleted.", ("action",)),
-    Counted(of_jobs.SNAPSHOTS_EXPIRED, "Expired snapshots.", ("action",)),
-    Counted(of_schedules.EVALUATIONS, "Evaluations of pending runs, by the state that followed.", ("state",)),
+    StoreCounter(of_jobs.JOBS, "Ended jobs.", ("status",), tuple(sorted(TERMINAL))),
+    StoreCounter(of_jobs.ACTIONS, "Actions of ended jobs.", ("action", "outcome")),
+    StoreCounter(of_jobs.BYTES_REWRITTEN, "Bytes of the files that were rewritten.", ("action",)),
+    StoreCounter(of_jobs.FILES_REMOVED, "Data files, delete files and manifests that were replaced or deleted.", ("action",)),
+    StoreCounter(of_jobs.SNAPSHOTS_EXPIRED, "Expired snapshots.", ("action",)),
+    StoreCounter(of_schedules.EVALUATIONS, "Evaluations of pending runs, by the state that followed.", ("state",)),
 )
 HISTOGRAMS = (
-    Observed(of_jobs.RUN_SECONDS, "Duration of the attempt that ended a job.", of_jobs.BOUNDS),
-    Observed(of_jobs.WAIT_SECONDS, "Time from the submission of a job until its first claim.", of_jobs.BOUNDS),
-    Observed(
+    StoreHistogram(of_jobs.RUN_SECONDS, "Duration of the attempt that ended a job.", of_jobs.BOUNDS),
+    StoreHistogram(of_jobs.WAIT_SECONDS, "Time from the submission of a job until its first claim.", of_jobs.BOUNDS),
+    StoreHistogram(
         of_schedules.LAUNCH_SECONDS, "Time from the reservation of a run until Airflow has started it.", of_schedules.BOUNDS
     ),
 )
