@@ -258,13 +258,14 @@ def build_world(folder: Path) -> World:
             seconds = 180 + (hour * 131 + place * 97) % 700
             world.run(job, [compacted(before, 3 + before // 19, seconds, before * 7), expired(8 + hour, before // 2, 9.4)])
         clock.moment = max(clock(), utc_now() - timedelta(hours=24 - (hour + 1)))
-    _last_hours(world)
+    last_hours(world)
     clock.let_go()
     world.jobs.flush()
     return world
 
 
-def _last_hours(world: World) -> None:
+def last_hours(world: World) -> None:
+    """The end of the day, with a job in each state."""
     clock, made = world.clock, world.made
     end = utc_now()
     clock.moment = end - timedelta(minutes=95)

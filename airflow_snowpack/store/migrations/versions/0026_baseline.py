@@ -1,28 +1,18 @@
-"""Create all tables as the code describes them.
-
-Until the first release, this is the only migration, and each change of a table gives it a new number. The release replaces it by
-a copy that is written out and never changes.
-"""
+"""Create all tables of release 0.1, from the SQL next to this file: one file per database, which never changes."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from pkgutil import iter_modules
+from pathlib import Path
 
 from alembic import op
-from sqlalchemy.schema import CreateIndex, CreateTable
-
-from airflow_snowpack.store import tables
-from airflow_snowpack.store.schema import metadata
 
 revision = "0026_baseline"
 down_revision = None
 
 
 def upgrade() -> None:
-    for module in iter_modules(tables.__path__, f"{tables.__name__}."):
-        import_module(module.name)  # each adds its tables to the metadata
-    for table in metadata.sorted_tables:
-        op.execute(CreateTable(table))
-        for index in sorted(table.indexes, key=lambda index: int(index.info["declared"])):
-            op.execute(CreateIndex(index))
+    database = op.get_bind()
+    schema = Path(__file__).with_name(f"{revision}.{database.dialect.name}.sql").read_text("utf-8")
+    for statement in schema.split(";\n"):
+        if statement:
+            database.exec_driver_sql(statement)
