@@ -108,7 +108,7 @@ class SnowpackHook(BaseHook):
         """The services of this installation, on the open store; raises :class:`StoreError` as :meth:`store` does."""
         if self._installation is None:
             self._installation = Installation(
-                open_store(self.url(), deadlines=self._deadlines, of_a_task=self._deadlines is None),
+                open_store(self.url(), deadlines=self._deadlines, of_a_task=self._deadlines is None, renewed=self.url),
                 self.settings.policy,
                 self.settings.catalog_name,
                 self.settings.interim_namespace,

@@ -7,7 +7,7 @@ start instead of failing in the middle. Postgres: psycopg 3. Both drivers are in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,19 @@ SQLITE_STEPS_BETWEEN_LOOKS = 20_000
 """How many steps of SQLite's virtual machine (about a millisecond) run between two checks of the statement's time limit."""
 
 
-def open_engine(url: str | sa.URL, deadlines: Deadlines | None = None, *, of_a_task: bool = False) -> sa.Engine:
+def open_engine(
+    url: str | sa.URL,
+    deadlines: Deadlines | None = None,
+    *,
+    of_a_task: bool = False,
+    renewed: Callable[[], sa.URL] | None = None,
+) -> sa.Engine:
     """Return an engine for the store.
 
     :param url: ``sqlite:////absolute/path`` or ``postgresql://…`` (psycopg 3 replaces any other driver).
     :param deadlines: the limits of a process that serves requests; ``None`` for a worker, which waits.
     :param of_a_task: share one connection to Postgres between all threads, and hold it only while it is used.
+    :param renewed: reads the address again when Postgres refuses the credentials, which may have been changed since.
     :raises UnsupportedStore: another database.
     :raises StoreFolderMissing: the folder of the SQLite file does not exist.
     """
@@ -42,7 +49,7 @@ def open_engine(url: str | sa.URL, deadlines: Deadlines | None = None, *, of_a_t
         case "sqlite":
             return _open_sqlite(parsed, deadlines)
         case "postgresql" | "postgres":
-            return _open_postgres(parsed, deadlines, ONE_CONNECTION if of_a_task else _pool(deadlines))
+            return _open_postgres(parsed, deadlines, ONE_CONNECTION if of_a_task else _pool(deadlines), renewed)
         case other:
             raise UnsupportedStore(other)
 
@@ -94,9 +101,11 @@ def _limit_sqlite(connection: DBAPIConnection, _record: Any) -> None:
     connection.set_progress_handler(is_overdue, SQLITE_STEPS_BETWEEN_LOOKS)
 
 
-def _open_postgres(url: sa.URL, deadlines: Deadlines | None, pool: Mapping[str, Any]) -> sa.Engine:
+def _open_postgres(
+    url: sa.URL, deadlines: Deadlines | None, pool: Mapping[str, Any], renewed: Callable[[], sa.URL] | None
+) -> sa.Engine:
     # Imported here because a store in a file does not need psycopg.
-    from airflow_snowpack.store.pg_connection import begin_behind_pooler, configure, connect, session_settings
+    from airflow_snowpack.store.pg_connection import Login, begin_behind_pooler, configure, session_settings
 
     engine = sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
@@ -120,7 +129,7 @@ def _open_postgres(url: sa.URL, deadlines: Deadlines | None, pool: Mapping[str, 
         pool_reset_on_return=None,
         **pool,
     )
-    sa.event.listen(engine, "do_connect", connect)
+    sa.event.listen(engine, "do_connect", Login(renewed).connect)
     settings = session_settings(deadlines)
     sa.event.listen(engine, "connect", partial(configure, settings))
     _begin_with(engine, "BEGIN", pooled=begin_behind_pooler(settings))
@@ -138,7 +147,12 @@ def _begin_with(engine: sa.Engine, command: str, pooled: str | None = None) -> N
 
 
 def open_store(
-    url: str | sa.URL, *, clock: Clock = utc_now, deadlines: Deadlines | None = None, of_a_task: bool = False
+    url: str | sa.URL,
+    *,
+    clock: Clock = utc_now,
+    deadlines: Deadlines | None = None,
+    of_a_task: bool = False,
+    renewed: Callable[[], sa.URL] | None = None,
 ) -> Store:
     """Open the store and ensure that its schema is up to date.
 
@@ -147,13 +161,14 @@ def open_store(
 
     :param deadlines: the limits of a process that serves requests; ``None`` for a worker, which waits.
     :param of_a_task: share one connection to Postgres between all threads, and hold it only while it is used.
+    :param renewed: reads the address again when Postgres refuses the credentials, which may have been changed since.
     :raises UnsupportedStore: neither SQLite nor Postgres.
     :raises StoreFolderMissing: the folder of the SQLite file does not exist.
     :raises SchemaOutOfDate: Postgres lacks tables that this version needs.
     :raises UnknownRevision: the tables are from a development version.
     :raises StoreUnreachable: the database does not answer.
     """
-    store = Store(open_engine(url, deadlines, of_a_task=of_a_task), clock, deadlines=deadlines)
+    store = Store(open_engine(url, deadlines, of_a_task=of_a_task, renewed=renewed), clock, deadlines=deadlines)
     try:
         _ensure_schema(store)
     except BaseException:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import psycopg
+from sqlalchemy import URL
 
+from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.store.deadlines import Deadlines, deadline
 from airflow_snowpack.store.errors import PoolerRefusesTransactions
 
@@ -45,14 +47,42 @@ class DeadlineConnection(psycopg.Connection[Any]):
             return done.value
 
 
-def connect(_dialect: Any, _record: Any, arguments: Any, parameters: Any) -> Any:
-    """Open a connection without waiting beyond the current deadline, such as the end of a lease."""
+class Login:
+    """Opens connections with the store's credentials; once the server refuses these, with those that its source has by then.
+
+    :param renewed: reads the address of the store again; ``None`` where its credentials cannot change.
+    """
+
+    def __init__(self, renewed: Callable[[], URL] | None = None) -> None:
+        self._renewed = renewed
+        self._credentials: dict[str, str | None] = {}
+
+    def connect(self, _dialect: Any, _record: Any, arguments: Any, parameters: Mapping[str, Any]) -> DeadlineConnection:
+        """Open a connection without waiting beyond the current deadline, such as the end of a lease."""
+        parameters = {**parameters, **self._credentials}  # a copy: SQLAlchemy passes the same dictionary for each connection
+        try:
+            return _connect(arguments, parameters)
+        except psycopg.OperationalError as refused:
+            # libpq keeps no SQLSTATE of a refused connection, and the message is in the server's language.
+            if self._renewed is None or refused.pgconn is None or not refused.pgconn.used_password:
+                raise
+            try:
+                url = self._renewed()
+            except SnowpackError:  # Airflow may be unreachable too
+                raise refused from None
+            credentials = {"user": url.username, "password": url.password}
+            if credentials == {name: parameters.get(name) for name in credentials}:
+                raise
+            self._credentials = credentials
+            return _connect(arguments, {**parameters, **credentials})
+
+
+def _connect(arguments: Any, parameters: dict[str, Any]) -> DeadlineConnection:
     end = deadline()
     if end is not None:
         left_s = end - time.monotonic()
         if left_s <= 0:
             raise psycopg.OperationalError("the server did not answer in time")
-        # A copy, because SQLAlchemy passes the same dictionary for each connection.
         parameters = {**parameters, "connect_timeout": min(parameters["connect_timeout"], math.ceil(left_s))}
     return DeadlineConnection.connect(*arguments, **parameters)
 

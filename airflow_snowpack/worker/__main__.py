@@ -28,6 +28,8 @@ from airflow_snowpack.worker.process import check_poll, exits_on_signal, run_wor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sqlalchemy import URL
+
     from airflow_snowpack.connections.connection import Connection
     from airflow_snowpack.installation import Installation
 
@@ -72,9 +74,12 @@ def open_installation(settings: Settings, environment: Environment) -> Installat
     from airflow_snowpack.installation import Installation
     from airflow_snowpack.store import open_store
 
-    connection = _connection("store_conn_id", settings.store_conn_id, environment, of_store.PURPOSE)
+    def url() -> URL:
+        now = environment.read_again()  # a mounted secret may have been replaced
+        return of_store.store_url(_connection("store_conn_id", settings.store_conn_id, now, of_store.PURPOSE))
+
     return Installation(
-        open_store(of_store.store_url(connection), of_a_task=True),
+        open_store(url(), of_a_task=True, renewed=url),
         settings.policy,
         settings.catalog_name,
         settings.interim_namespace,

@@ -86,6 +86,10 @@ class Environment:
             except Error as problem:
                 raise UnreadableConfig(config, _place(problem)) from None
 
+    def read_again(self) -> Environment:
+        """Return the settings and connections as they are now; raise :class:`UnreadableConfig` as the class does."""
+        return Environment(self._variables, self._path)
+
     @property
     def home(self) -> Path:
         return Path(self._expanded(self._variables.get("AIRFLOW_HOME") or "~/airflow")).absolute()
