@@ -17,7 +17,7 @@ CLASSES := .state/spark-classes.jsa
 ARCHIVE_CLASSES = @mkdir -p .state; [ $(CLASSES) -nt $(READY) ] || \
 	$(BIN)/python tests/support/class_archive.py $(CLASSES) > .state/spark-classes.log 2>&1 &
 
-.PHONY: help demo cluster cluster-demo test soak matrix unit check lint types imports language site format images docs bench airflow worker-archive constraints clean
+.PHONY: help demo cluster cluster-demo test soak matrix unit check lint types imports language site format images docs bench airflow worker-archive constraints release clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -106,6 +106,9 @@ worker-archive: $(READY) ## a worker with its Python for spark-submit in cluster
 constraints: $(READY) ## resolve the newest versions that pyproject.toml allows into constraints.txt
 	$(BIN)/uv pip compile pyproject.toml --all-extras --upgrade --python-version 3.11 --no-annotate --no-header \
 	  --no-emit-index-url --no-emit-find-links --quiet --output-file constraints.txt
+
+release: $(READY) ## build the release into dist/ with an SBOM, check it, and run the demo from it in a clean environment
+	.ci/release
 
 clean: ## remove the environment and everything that was written
 	rm -rf .venv .state .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
