@@ -21,6 +21,7 @@ from urllib.parse import urlencode
 from airflow.sdk import Asset, AssetAlias, AssetWatcher
 
 from airflow_snowpack import setting
+from airflow_snowpack.airflow_versions import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,6 +41,7 @@ class IcebergTableWatcher(AssetWatcher):
     :param table: ``database.table``.
     :param name: the name of the watcher, under which its position is stored. A new watcher begins at the current snapshot.
     :param poll: the time between two reads of the table's metadata.
+    :raises NeedsNewerAirflow: before Airflow 3.3, a watcher could lose arrivals.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class IcebergTableWatcher(AssetWatcher):
     ) -> None:
         from airflow_snowpack.triggers.table_watcher import TableWatcherTrigger
 
+        require("IcebergTableWatcher", (3, 3), "Start the DAG by a Snowpack schedule with a table trigger instead.")
         name = name or f"snowpack {table}" + (f" in {catalog_conn_id}" if _is_other(catalog_conn_id) else "")
         trigger = TableWatcherTrigger(table, name, poll.total_seconds(), store_conn_id, catalog_conn_id)
         super().__init__(name=name, trigger=trigger)

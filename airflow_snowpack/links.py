@@ -16,8 +16,8 @@ import logging
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
+from airflow.providers.common.compat.sdk import conf
 from airflow.sdk import BaseOperatorLink
-from airflow.sdk.configuration import conf
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlencode
 from anyio import CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 from fastapi import Depends, Request
-from fastapi.dependencies.utils import get_flat_dependant
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.convertors import StringConvertor, register_url_convertor
 
@@ -87,9 +87,14 @@ class Strict(Threaded):
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         known = [each for each in options.pop("dependencies", None) or () if each.dependency is not _refuse_unknown]
         super().__init__(path, endpoint, dependencies=[*known, Depends(_refuse_unknown)], **options)
-        fields = get_flat_dependant(self.dependant).query_params
+        fields = _query_fields(self.dependant)
         self.query_names = frozenset(field.alias for field in fields)
         self.repeatable = frozenset(field.alias for field in fields if _is_list(field.field_info.annotation))
+
+
+def _query_fields(dependant: Dependant) -> list[Any]:
+    """Return the query parameters of a handler and of all its dependencies."""
+    return [*dependant.query_params, *(field for each in dependant.dependencies for field in _query_fields(each))]
 
 
 async def _refuse_unknown(request: Request) -> None:

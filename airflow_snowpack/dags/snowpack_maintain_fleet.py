@@ -14,6 +14,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param
 
+from airflow_snowpack.airflow_versions import without_backfills
 from airflow_snowpack.operators import MaintainFleetOperator, PlanFleetOperator, ReportFleetOperator
 
 with DAG(
@@ -21,8 +22,7 @@ with DAG(
     schedule="0 2 * * *",
     catchup=False,  # and no start_date: with one, unpausing the DAG would start the pass of the night before at once
     max_active_runs=1,
-    # A backfill would repeat the pass of today for each day. Airflow takes names, and exports no class for them.
-    allowed_run_types=["scheduled", "manual", "operator_triggered"],  # type: ignore[list-item]
+    **without_backfills(),  # one would repeat the pass of today for each day
     is_paused_upon_creation=True,  # it maintains every table of the catalog that no policy excludes
     doc_md=__doc__,
     tags=["snowpack"],

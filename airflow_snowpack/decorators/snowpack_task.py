@@ -19,7 +19,8 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.bases.decorator import DecoratedOperator, determine_kwargs, task_decorator_factory
+from airflow.providers.common.compat.sdk import determine_kwargs
+from airflow.sdk.bases.decorator import DecoratedOperator, task_decorator_factory
 
 from airflow_snowpack.decorators.parameters import without_session
 from airflow_snowpack.operators.interim import HandsOver

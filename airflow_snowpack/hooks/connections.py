@@ -11,14 +11,11 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import (
-    AirflowNotFoundException,
-    AirflowRuntimeError,
-    AirflowSecretsBackendAccessDenied,
-    ErrorType,
-)
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 
+from airflow_snowpack.airflow_versions import AirflowSecretsBackendAccessDenied
 from airflow_snowpack.connections.errors import SHARED_DATABASE, ConnectionNotFound, ConnectionUnreadable, EmbeddedNotShared
 from airflow_snowpack.errors import SnowpackError, error_text
 from airflow_snowpack.redaction import redacted, remember_secrets
@@ -34,7 +31,7 @@ KUBERNETES_POD = "AIRFLOW_IS_K8S_EXECUTOR_POD"
 TEST_TIMEOUT = timedelta(seconds=10)
 OPTION = re.compile(r"\[([a-z_]+)\] ([a-z_]+)")
 MARKUP = re.compile(r"\[([a-zA-Z#/@][^\[\]]*)\]")
-ANSWERED = (ErrorType.CONNECTION_NOT_FOUND, ErrorType.PERMISSION_DENIED)
+ANSWERED = [error for error in ErrorType if error.name in ("CONNECTION_NOT_FOUND", "PERMISSION_DENIED")]
 
 
 def read_connection(conn_id: str, purpose: str) -> Connection:

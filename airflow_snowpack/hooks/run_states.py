@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from airflow.sdk.execution_time.comms import GetDagRun, GetTaskStates
+from airflow.sdk.execution_time.comms import GetDagRunState, GetTaskStates
 
 from airflow_snowpack.airflow.task_ref import TaskRef
 from airflow_snowpack.hooks.api_client import AirflowRest, Answer, pages
@@ -74,7 +74,7 @@ class TaskRunStates:
 
     def _phase(self, run: RunQuery) -> RunPhase | None:
         try:
-            found = ask_supervisor(GetDagRun(dag_id=run.dag_id, run_id=run.run_id))
+            found = ask_supervisor(GetDagRunState(dag_id=run.dag_id, run_id=run.run_id))
         except Refused as refused:
             if refused.is_airflows_own_not_found:
                 return RunPhase.GONE

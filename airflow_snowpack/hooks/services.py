@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_snowpack.airflow_versions import TASKS_READ_DAG_RUNS, require
 from airflow_snowpack.api.roles import DagState, DagStates, no_dag_states
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.api_client import AirflowRest
@@ -213,10 +214,13 @@ def runs_for_a_task(settings: Settings, airflow_conn_id: str | None = None, pati
 
     :param airflow_conn_id: of the REST API; ``None`` for the installation's.
     :param patience: see :class:`.AirflowDagRuns`.
+    :raises NeedsNewerAirflow: tasks of this Airflow need the REST API, and it is not configured.
     """
     conn_id = airflow_conn_id or settings.airflow_conn_id
+    if conn_id is None:
+        require("Reading DAG runs from a task", (3, 2), "Set [snowpack] airflow_conn_id to a connection to Airflow's REST API.")
     rest = None if conn_id is None else RestDagRuns(AirflowRest.from_connection(conn_id), patience)
-    return TaskDagRuns(rest, patience)
+    return TaskDagRuns(rest, patience) if rest is None or TASKS_READ_DAG_RUNS else rest
 
 
 def deploy(store: Store, settings: Settings, root: Path, *, by: str | None = None) -> SyncReport | None:

@@ -17,7 +17,8 @@ from threading import Lock
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
-from airflow.sdk.execution_time.comms import ErrorResponse, GetDag, GetDagRun, GetDRCount, GetTaskStates, TriggerDagRun
+from airflow.sdk.execution_time import comms
+from airflow.sdk.execution_time.comms import ErrorResponse, GetDRCount, GetTaskStates, TriggerDagRun
 from httpx import HTTPStatusError
 
 from airflow_snowpack.hooks.dag_runs import ACTIVE, ENDED, NOT_FOUND, AirflowDagRuns, RestDagRuns, RunState
@@ -131,7 +132,7 @@ class TaskDagRuns(AirflowDagRuns):
         return super().is_missing(dag_id) if self._rest is None else self._rest.is_missing(dag_id)
 
     def is_paused(self, dag_id: str) -> bool | None:
-        dag = _find(GetDag(dag_id=dag_id), f"the DAG {dag_id}")
+        dag = _find(comms.GetDag(dag_id=dag_id), f"the DAG {dag_id}")
         return None if dag is None else bool(dag.is_paused)
 
     def trigger(self, launch: Launch) -> NotStarted | None:
@@ -145,7 +146,7 @@ class TaskDagRuns(AirflowDagRuns):
         return None
 
     def find(self, dag_id: str, run_id: str) -> RunState | None:
-        run = _find(GetDagRun(dag_id=dag_id, run_id=run_id), f"the run {run_id}")
+        run = _find(comms.GetDagRun(dag_id=dag_id, run_id=run_id), f"the run {run_id}")
         return None if run is None else RunState(str(run.state.value), run.end_date, run.start_date)
 
     def ended_runs(self, asked: Sequence[EndsQuery]) -> Mapping[str, EndsFound]:

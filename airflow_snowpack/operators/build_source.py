@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import determine_kwargs
 from airflow.sdk import Context
-from airflow.sdk.bases.decorator import determine_kwargs
 
 from airflow_snowpack.builds.build_spec import BuildSource
 from airflow_snowpack.builds.errors import InvalidBuild

@@ -262,6 +262,8 @@ def sign_of_task(store: Store, role: Role, context: Context, period: timedelta |
 
 def period_of(timetable: Any, now: datetime) -> timedelta:
     """Return the longest time between two of the next runs."""
+    from airflow.utils.dates import cron_presets
+
     from airflow_snowpack.scheduling.cron import next_tick
 
     if isinstance(delta := getattr(timetable, "delta", None), timedelta):
@@ -269,6 +271,7 @@ def period_of(timetable: Any, now: datetime) -> timedelta:
     expression, zone = getattr(timetable, "expression", None), getattr(timetable, "timezone", None)
     if not isinstance(expression, str):
         return UNKNOWN_PERIOD
+    expression = cron_presets.get(expression, expression)
     try:
         first = next_tick(expression, str(getattr(zone, "name", zone)), now)
         second = next_tick(expression, str(getattr(zone, "name", zone)), first)

@@ -15,8 +15,9 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk.exceptions import AirflowException, TaskDeferralError, TaskDeferralTimeout
+from airflow.providers.common.compat.sdk import AirflowException
 
+from airflow_snowpack.airflow_versions import TaskDeferralError, TaskDeferralTimeout
 from airflow_snowpack.assets import is_template
 from airflow_snowpack.links import show_job
 from airflow_snowpack.operators.arguments import UnreadableArgument, UnusableArgument, read_text

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk.bases.skipmixin import SkipMixin
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.providers.common.compat.sdk import AirflowSkipException, SkipMixin
 
 from airflow_snowpack.errors import Kind, SnowpackError
 from airflow_snowpack.operators.arguments import read_number, read_object, read_text

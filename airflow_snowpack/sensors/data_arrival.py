@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowException, AirflowSkipException
 from airflow.sdk import PokeReturnValue
-from airflow.sdk.exceptions import AirflowException, AirflowSkipException
 
 from airflow_snowpack.operators.base import UsesCatalog, owner_of
 from airflow_snowpack.sensors.base import DecidesOnTimeout

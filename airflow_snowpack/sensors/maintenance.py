@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import PokeReturnValue
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_snowpack.links import MaintenanceJobLink, show_job
 from airflow_snowpack.operators.base import UsesCatalog

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger
-from airflow.triggers.shared_stream import SharedStreamProducer
 
+from airflow_snowpack.airflow_versions import SharedStreamProducer
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.triggers.shared_reads import join_tables, next_round, shared_store

@@ -121,8 +121,8 @@ class Supervisor:
         from airflow.sdk.execution_time import comms
         from airflow.sdk.execution_time.request_handlers import handle_get_task_states
 
-        if isinstance(message, comms.GetDagRun):
-            return comms.DagRunResult.from_api_response(self.client.dag_runs.get_detail(message.dag_id, message.run_id))
+        if isinstance(message, comms.GetDagRunState):
+            return comms.DagRunStateResult.from_api_response(self.client.dag_runs.get_state(message.dag_id, message.run_id))
         answer, _ = handle_get_task_states(self.client, message)
         return answer
 

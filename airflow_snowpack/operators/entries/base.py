@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException
+from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_snowpack.operators.entries.arguments import ISOLATED, check_options, check_place, check_python
 from airflow_snowpack.operators.interim import HandsOver
@@ -201,7 +201,7 @@ class RunsEntry(HandsOver):
         self, exchanges: Exchanges, attempt: TaskAttempt, entry: Entry, resumption: Resumption | None
     ) -> Iterator[Exchange]:
         """Open the exchange folder, and remove it at the end of the block unless the entry still runs."""
-        from airflow.sdk.exceptions import TaskDeferred
+        from airflow.providers.common.compat.sdk import TaskDeferred
 
         if resumption is None:
             exchange = exchanges.begin(attempt.task.name, attempt.id, shared=self.runner in ISOLATED)
@@ -233,7 +233,7 @@ class RunsEntry(HandsOver):
         self, context: Context, image: str | None, exchanges: Exchanges, handover: TableHandover, resumption: Resumption | None
     ) -> Iterator[Runner]:
         """Open the runner. A container or pod of a deferred task is removed if the block cannot resume it."""
-        from airflow.sdk.exceptions import TaskDeferred
+        from airflow.providers.common.compat.sdk import TaskDeferred
 
         from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner, open_runner
         from airflow_snowpack.operators.entries.place import EntryIdentity, RunPlace
@@ -254,7 +254,7 @@ class RunsEntry(HandsOver):
         self, runner: Runner, exchange: Exchange, handover: TableHandover, image: str | None, resumption: Resumption | None
     ) -> int:
         """Run the entry to its end, or defer the task until then; return the exit code."""
-        from airflow.sdk.exceptions import TaskDeferred
+        from airflow.providers.common.compat.sdk import TaskDeferred
 
         from airflow_snowpack.operators.entries.isolated_runner import IsolatedRunner
 

@@ -17,10 +17,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
+from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException
 from airflow.providers.docker.exceptions import DockerContainerFailedException
 from airflow.providers.docker.operators.docker import DockerOperator
 from airflow.sdk.bases.operator import ExecutorSafeguard
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import Mount
 from requests.exceptions import RequestException

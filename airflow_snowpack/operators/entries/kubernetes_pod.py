@@ -30,9 +30,9 @@ from airflow.providers.cncf.kubernetes.utils.pod_manager import (
     _parse_log_level,
     detect_pod_terminate_early_issues,
 )
+from airflow.providers.common.compat.sdk import AirflowException, AirflowNotFoundException, TaskDeferred
 from airflow.sdk import Context
 from airflow.sdk.bases.operator import ExecutorSafeguard
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, TaskDeferred
 from kubernetes.client import models as k8s
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException

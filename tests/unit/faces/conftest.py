@@ -195,7 +195,7 @@ def _instance(
         state=DagRunState.RUNNING,
         conf=conf,
         consumed_asset_events=[],
-        partition_key=None,
+        **({"partition_key": None} if "partition_key" in DagRun.model_fields else {}),  # Airflow 3.1 forbids it, 3.3 requires it
     )
     resumed = {"next_method": resume[0], "next_kwargs": resume[1]} if resume else {}
     context = TIRunContext(dag_run=dag_run, max_tries=2, should_retry=True, task_reschedule_count=0, **resumed)

@@ -38,14 +38,14 @@ def collect(run_operator: Any, reported: dict[str, Any]) -> Collect:
     def run(message: Any) -> Any:
         from airflow.sdk.api.datamodels._generated import DagRunState
 
-        return comms.DagRunResult.model_construct(state=DagRunState(reported[message.run_id][0]))
+        return comms.DagRunStateResult.model_construct(state=DagRunState(reported[message.run_id][0]))
 
     def states(message: Any) -> Any:
         (task_id,) = message.task_ids
         known = {run_id: reported[run_id][1] for run_id in message.run_ids if task_id in reported[run_id][1]}
         return comms.TaskStatesResult.model_construct(task_states={each: {task_id: of[task_id]} for each, of in known.items()})
 
-    run_operator.supervisor.answers |= {"GetDagRun": run, "GetTaskStates": states}
+    run_operator.supervisor.answers |= {"GetDagRunState": run, "GetTaskStates": states}
     return lambda **arguments: run_operator(operators.CollectInterimTablesOperator(task_id="collect", **arguments))
 
 
@@ -148,7 +148,7 @@ def test_an_airflow_that_does_not_answer_fails_the_task_and_nothing_goes(
     collect: Collect, registry: InterimRegistry, run_operator: Any
 ) -> None:
     table = made(registry, "ingest", "report")
-    run_operator.supervisor.answers["GetDagRun"] = no_answer
+    run_operator.supervisor.answers["GetDagRunState"] = no_answer
     outcome = collect()
     assert (outcome.state, "connection refused" in str(outcome.error), in_catalog(table)) == ("up_for_retry", True, True)
 

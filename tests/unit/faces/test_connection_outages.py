@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow_since import since_airflow
 from trigger_rounds import TriggerRounds, fired, first_event
 
 from airflow_snowpack import hooks, triggers
@@ -162,6 +163,7 @@ def sealed_vault(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("sealed_vault")
+@since_airflow(3, 3)
 def test_a_secrets_backend_that_fails_may_have_the_connection() -> None:
     with pytest.raises(ConnectionUnreadable, match="SealedVault failed with ConnectionError") as unreadable:
         hooks.connections.read_connection("far", "the store")
@@ -169,6 +171,7 @@ def test_a_secrets_backend_that_fails_may_have_the_connection() -> None:
 
 
 @pytest.mark.usefixtures("sealed_vault")
+@since_airflow(3, 3)
 def test_a_connection_that_another_backend_has_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_FAR", json.dumps({"conn_type": "sqlite", "host": "/far.db"}))
 

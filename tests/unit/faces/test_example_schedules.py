@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from airflow_since import since_airflow
 
 from airflow_snowpack import dags
 from airflow_snowpack.provider_info import CONFIG
@@ -23,6 +24,7 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
+@since_airflow(3, 3)
 def test_each_example_is_a_dag_with_a_page(name: str) -> None:
     from airflow.sdk import DAG
 
@@ -42,6 +44,7 @@ def test_the_dispatcher_finds_the_example_schedules_by_the_defaults_and_they_beg
     assert not any(schedule.enabled for schedule in found.values())
 
 
+@since_airflow(3, 3)
 def test_a_dag_that_waits_for_data_is_not_started_by_what_tasks_leave_on_the_table() -> None:
     from airflow.sdk import DAG
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow_since import since_airflow
 
 from airflow_snowpack import dags
 from airflow_snowpack.api.roles import DAGS, IMPORTED_AS, OTHER_DAGS
@@ -41,6 +42,7 @@ def test_one_line_of_a_dag_file_brings_one_dag(name: str, tmp_path: Path) -> Non
     assert dag_ids_in(tmp_path) == [BY_NAME[name]]
 
 
+@since_airflow(3, 3)
 def test_one_line_brings_all_of_them(tmp_path: Path) -> None:
     (tmp_path / "operations.py").write_text("from airflow_snowpack.dags import *\n")
     assert dag_ids_in(tmp_path) == sorted(BY_NAME.values())

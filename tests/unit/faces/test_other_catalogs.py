@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from airflow_since import since_airflow
 
 from airflow_snowpack import hooks, operators, sensors
 from airflow_snowpack.iceberg import TableName
@@ -124,6 +125,7 @@ def test_waiting_for_a_locked_table_waits_for_the_table_of_the_right_catalog(
     assert outcome.message.trigger_kwargs["catalog_id"] == theirs.catalog_id
 
 
+@since_airflow(3, 3)
 def test_a_table_of_another_catalog_is_another_asset_in_all_that_names_it(
     installation: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -455,13 +455,13 @@ def states_in_airflow(run_operator: Runner, states: dict[str, str | None]) -> No
     def run(_message: object) -> Any:
         from airflow.sdk.api.datamodels._generated import DagRunState
 
-        return comms.DagRunResult.model_construct(state=DagRunState("running"))
+        return comms.DagRunStateResult.model_construct(state=DagRunState("running"))
 
     def tasks(message: Any) -> Any:
         found = {run_id: {task: states[task] for task in message.task_ids} for run_id in message.run_ids}
         return comms.TaskStatesResult.model_construct(task_states=found)
 
-    run_operator.supervisor.answers |= {"GetDagRun": run, "GetTaskStates": tasks}
+    run_operator.supervisor.answers |= {"GetDagRunState": run, "GetTaskStates": tasks}
 
 
 @pytest.mark.parametrize("if_locked", ["fail", "skip", "wait"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from airflow_since import since_airflow
 from counted_reads import counted_reads
 from trigger_rounds import TriggerRounds, connections
 
@@ -172,6 +173,7 @@ def end_tasks(
 
 
 @pytest.mark.one_database
+@since_airflow(3, 3)
 def test_a_thousand_waiting_tasks_share_one_statement_for_each_round_and_one_connection(
     rounds: TriggerRounds, far_store: Store, postgres_database: str
 ) -> None:
@@ -200,6 +202,7 @@ def test_a_thousand_waiting_tasks_share_one_statement_for_each_round_and_one_con
 
 
 @pytest.mark.one_database
+@since_airflow(3, 3)
 def test_tasks_that_are_marked_failed_end_with_their_jobs_in_few_batches(
     rounds: TriggerRounds, far_store: Store, states: TaskStates, postgres_database: str
 ) -> None:
@@ -224,6 +227,7 @@ def test_tasks_that_are_marked_failed_end_with_their_jobs_in_few_batches(
     assert [lock.holder for lock in jobs.locks.list()] == [job_ids[0]], "until its worker has left; the others are free at once"
 
 
+@since_airflow(3, 3)
 def test_a_trigger_that_is_cancelled_again_while_airflow_is_slow_ends_with_its_job(
     rounds: TriggerRounds, jobs: Jobs, states: TaskStates
 ) -> None:
@@ -247,6 +251,7 @@ def test_a_trigger_that_is_cancelled_again_while_airflow_is_slow_ends_with_its_j
 
 
 @pytest.mark.parametrize("state", [None, "scheduled", "success", "failed", "removed", RuntimeError("no answer")])
+@since_airflow(3, 3)
 def test_a_task_that_no_longer_waits_ends_with_its_job(
     rounds: TriggerRounds, jobs: Jobs, states: TaskStates, state: str | Exception | None, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -258,6 +263,7 @@ def test_a_task_that_no_longer_waits_ends_with_its_job(
     assert ("although the state of its task is unknown: no answer" in caplog.text) is isinstance(state, Exception)
 
 
+@since_airflow(3, 3)
 def test_a_job_goes_on_when_its_triggerer_stops_and_another_waits_for_it(
     rounds: TriggerRounds, jobs: Jobs, states: TaskStates
 ) -> None:
@@ -283,6 +289,7 @@ def test_a_job_goes_on_when_its_triggerer_stops_and_another_waits_for_it(
     assert states.asked == 0
 
 
+@since_airflow(3, 3)
 def test_a_job_goes_on_when_another_triggerer_takes_its_trigger_over(
     rounds: TriggerRounds, jobs: Jobs, states: TaskStates
 ) -> None:
@@ -327,6 +334,7 @@ def test_a_job_that_has_ended_stays_as_it_is_when_its_task_is_killed(
     assert jobs.get(job_id).status is JobStatus.COMPLETED
 
 
+@since_airflow(3, 3)
 def test_a_job_is_cancelled_when_the_store_answers_again_however_long_that_takes(
     rounds: TriggerRounds, jobs: Jobs, states: TaskStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:

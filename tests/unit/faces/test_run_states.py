@@ -50,11 +50,11 @@ class Scripted:
         from airflow.sdk.execution_time import comms
 
         self.asked.append(message)
-        if isinstance(message, comms.GetDagRun):
+        if isinstance(message, comms.GetDagRunState):
             run = self.runs[message.run_id]
             if isinstance(run, Exception):
                 raise run
-            return comms.DagRunResult.model_construct(state=DagRunState(run))
+            return comms.DagRunStateResult.model_construct(state=DagRunState(run))
         if isinstance(self.states, Exception):
             raise self.states
         wanted = {run_id: states for run_id, states in self.states.items() if run_id in message.run_ids}
