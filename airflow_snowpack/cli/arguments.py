@@ -6,11 +6,10 @@ test compares them with the rooms' own.
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError, BooleanOptionalAction
+from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
-
-from airflow.cli.cli_config import ARG_OUTPUT, ARG_YES, Arg, positive_int
 
 IMAGE_STATES = ("waiting", "building", "ready", "failed")
 INTERIM_STATES = ("writing", "ready", "dropping")
@@ -21,7 +20,20 @@ REMOVAL_STATES = (
 PENDING_STATES = ("pending_trigger", "pending_constraint", "pending_launch")
 STATUSES = ("pending", "running", "completed", "failed", "cancelled")
 
-OUTPUT, YES = ARG_OUTPUT, ARG_YES
+
+@dataclass(frozen=True)
+class Arg:
+    """An argument as Airflow's command line reads it. Airflow's own class would need Airflow, and ``snowpack assess`` has none.
+
+    :param flags: the names of an option, or the name of a positional argument.
+    :param kwargs: of :meth:`argparse.ArgumentParser.add_argument`.
+    """
+
+    flags: tuple[str, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def add_to_parser(self, parser: ArgumentParser) -> None:
+        parser.add_argument(*self.flags, **self.kwargs)
 
 
 class _ActionWords:
@@ -34,7 +46,7 @@ class _ActionWords:
 
 
 def arg(*flags: str, **kwargs: Any) -> Arg:
-    return Arg(flags, **kwargs)  # type: ignore[no-untyped-call]  # Airflow leaves the constructor untyped
+    return Arg(flags, kwargs)
 
 
 def conn_id(name: str, what: str, setting: str, without: str, **kwargs: Any) -> Arg:
@@ -67,7 +79,17 @@ def port(text: str) -> int:
     return int(text)
 
 
-_COUNT = positive_int(allow_zero=False)  # type: ignore[no-untyped-call]  # Airflow leaves it untyped
+def _count(text: str) -> int:
+    if not text.strip().lstrip("+").isdecimal() or (number := int(text)) < 1:
+        raise ArgumentTypeError(f"invalid positive int value: {text!r}")
+    return number
+
+
+OUTPUT = arg(
+    "-o", "--output", choices=("table", "json", "yaml", "plain"), default="table", metavar="(table, json, yaml, plain)",
+    help="Output format. Allowed values: json, yaml, plain, table (default: table)",
+)  # fmt: skip
+YES = arg("-y", "--yes", action="store_true", default=False, help="Do not prompt to confirm. Use with care!")
 
 STORE_CONN_ID = conn_id("store", "the store", "store_conn_id", "the embedded file")
 CATALOG_CONN_ID = conn_id("catalog", "the Iceberg catalog", "catalog_conn_id", "the embedded catalog")
@@ -126,10 +148,10 @@ DAG = arg("--dag", metavar="DAG_ID", help="Only jobs of this DAG's tasks")
 ONLY_DRY_RUNS = arg("--dry-run", action=BooleanOptionalAction, default=None, help="Only dry runs, or none of them")
 SINCE = arg("--since", metavar="WHEN", help="Submitted at this time (ISO 8601, UTC) or later; or 2h for the last two hours")
 UNTIL = arg("--until", metavar="WHEN", help="Submitted before this time; or 2h for more than two hours ago")
-LIMIT = arg("--limit", type=_COUNT, default=50, metavar="N", help="How many at most (default: 50)")
+LIMIT = arg("--limit", type=_count, default=50, metavar="N", help="How many at most (default: 50)")
 CURSOR = cursor()
 CURSOR_AFTER = cursor("--after")
-CURSOR_BEFORE = cursor("--before", type=_COUNT)
+CURSOR_BEFORE = cursor("--before", type=_count)
 ALL = arg("--all", action="store_true", help="Show all of them")
 
 # tables, locks, audit
@@ -155,13 +177,13 @@ OLD_SNAPSHOTS = arg(
     "--old-snapshots", action=BooleanOptionalAction, default=True,
     help="Read the manifests of snapshots that would expire, for the bytes that this would free (default), or only current ones",
 )  # fmt: skip
-REPLAYED_DAYS = arg("--days", type=_COUNT, default=30, metavar="N", help="How many days back the replay begins (default: 30)")
+REPLAYED_DAYS = arg("--days", type=_count, default=30, metavar="N", help="How many days back the replay begins (default: 30)")
 REPLAYED_EVERY = arg(
     "--every", default="1d", metavar="PERIOD", help="The time from one pass over the fleet to the next (default: 1d)"
 )
 AGAINST = arg("--against", metavar="FILE", help="Also replay these policies, and compare: the current ones, for example")
 CONCURRENCY = arg(
-    "--concurrency", type=_COUNT, default=8, metavar="N", help="How many tables are read at the same time (default: 8)"
+    "--concurrency", type=_count, default=8, metavar="N", help="How many tables are read at the same time (default: 8)"
 )
 HOLDER = arg("--holder", metavar="NAME", help="Release the lock only if it has this holder: a name, or a job's id")
 FORCE = arg("--force", action="store_true", help="Even if the worker of a cancelled job may still be writing to the table")
@@ -239,7 +261,7 @@ TO = arg(
     "--to", required=True, metavar="BUILD",
     help="A run's id, a manifest's path, or -1 for the published build before the current one (write --to=-1)",
 )  # fmt: skip
-KEEP_RUNS = arg("--keep-runs", type=_COUNT, default=7, metavar="N", help="Published runs that are kept (default: 7)")
+KEEP_RUNS = arg("--keep-runs", type=_count, default=7, metavar="N", help="Published runs that are kept (default: 7)")
 STALE_AGE = arg(
     "--stale-attempt-age", default="1d", metavar="PERIOD",
     help="The age from which a run without a lease counts as dead (default: 1d)",
@@ -285,7 +307,7 @@ GB_HOURS = arg(
     "--gb-hours", type=float, metavar="N", help="GB of Spark's memory times hours at most; a job that would use more is stopped"
 )
 FLEET_BYTES = arg("--bytes", metavar="SIZE", help="Bytes rewritten at most, by estimate, such as '500 GiB'")
-FLEET_TABLES = arg("--tables", type=_COUNT, metavar="N", help="How many tables at most")
+FLEET_TABLES = arg("--tables", type=_count, metavar="N", help="How many tables at most")
 FLEET_TIME = arg("--time", metavar="PERIOD", help="How long the pass may take, such as 4h; a job that still runs then is stopped")
 
 # removals
@@ -311,11 +333,11 @@ LINEAGE_OF = arg("table", metavar="TABLE", help="DATABASE.TABLE, with or without
 UP = arg("--up", action="store_true", help="Only upstream tables")
 DOWN = arg("--down", action="store_true", help="Only downstream tables")
 BOTH = arg("--both", action="store_true", help="Both, which is the default")
-DEPTH = arg("--depth", type=_COUNT, default=5, metavar="N", help="How many steps from the table (default: 5)")
+DEPTH = arg("--depth", type=_count, default=5, metavar="N", help="How many steps from the table (default: 5)")
 
 # worker
 ONCE = arg("--once", action="store_true", help="Run one job and exit; exit at once when none waits")
-MAX_JOBS = arg("--max-jobs", type=_COUNT, metavar="N", help="Exit after this many jobs")
+MAX_JOBS = arg("--max-jobs", type=_count, metavar="N", help="Exit after this many jobs")
 WORKER_POLL = arg("--poll", metavar="PERIOD", default="5s", help="How long to wait when the queue is empty (default: 5s)")
 SCHEDULER_POLL = arg(
     "--poll", metavar="PERIOD", default="1s", help="The pause after a round that had nothing to do (default: 1s)"

@@ -12,7 +12,6 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,9 +21,9 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.builds.manager import BuildManager
 from airflow_snowpack.cli.errors import UsageProblem
+from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.values import find
-from airflow_snowpack.errors import SnowpackError
-from airflow_snowpack.exit_code import ExitCode, code_of
+from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.build_storage import BuildStorageHook
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
@@ -187,35 +186,3 @@ def command(run: Callable[[Namespace, CommandContext], ExitCode | None]) -> Call
             return run(args, here)
 
     return ends_cleanly(opened)
-
-
-def ends_cleanly(command: Callable[[Namespace], ExitCode | None]) -> Callable[[Namespace], None]:
-    """Make a command read connections like Airflow's own commands, and print the package's errors without a traceback."""
-
-    @wraps(command)
-    def run(args: Namespace) -> None:
-        # Without it the Task SDK looks for connections in the environment only, and not in Airflow's database.
-        os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
-        code = _outcome(command, args)
-        if code:
-            sys.exit(int(code))
-
-    return run
-
-
-def _outcome(command: Callable[[Namespace], ExitCode | None], args: Namespace) -> int | None:
-    try:
-        code = command(args)
-        sys.stdout.flush()
-    except SnowpackError as problem:
-        print(problem, *getattr(problem, "__notes__", ()), sep="\n", file=sys.stderr)
-        return code_of(problem)
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # The reader of the output, such as `head`, has exited. Discard the buffer, or Python reports an error at its end. rich
-        # uses the same code when it prints a table.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.REFUSED
-    return code

@@ -6,18 +6,15 @@ which drops words in brackets.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, cast
 
 from airflow.cli.cli_config import ActionCommand, CLICommand, GroupCommand, lazy_load_command
 
 from airflow_snowpack.cli import arguments as a
 
-if TYPE_CHECKING:
-    from airflow.cli.cli_config import Arg
-
 
 def command(
-    name: str, function: str, help: str, *args: Arg, example: str, store: bool = True, output: bool = True
+    name: str, function: str, help: str, *args: a.Arg, example: str, store: bool = True, output: bool = True
 ) -> ActionCommand:
     """Return a command.
 
@@ -31,7 +28,7 @@ def command(
         name=name,
         help=help,
         func=lazy,
-        args=(*args, *([a.OUTPUT] if output else []), *([a.STORE_CONN_ID] if store else [])),
+        args=cast(Any, (*args, *([a.OUTPUT] if output else []), *([a.STORE_CONN_ID] if store else []))),
         epilog=f"Example:\n  airflow snowpack {example}",
     )
 

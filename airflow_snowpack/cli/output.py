@@ -3,21 +3,24 @@
     print_page(args, JOBS, page.items, page.next, now)
     print_one(args.output, DrainShape.encode(state), {"drain mode": "on"})
 
-Airflow's own ``AirflowConsole.print_as`` turns every number and ``null`` into text and reads brackets as markup. So JSON and YAML
-are written here from the values themselves, and tables are Airflow's with plain text in their cells.
+Tables look like those of Airflow's own commands. Airflow's ``AirflowConsole.print_as`` is not used: it turns every number and
+``null`` into text, reads brackets as markup, and needs Airflow, which ``snowpack assess`` does without.
 
 The invariant: stdout has the output and nothing else. Other messages go to stderr (:func:`note`).
 """
 
 import json
+import logging
 import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from airflow.cli.simple_table import AirflowConsole, SimpleTable
+from rich.box import ASCII_DOUBLE_HEAD
+from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 from tabulate import tabulate  # type: ignore[import-untyped]  # it ships no types
 
@@ -28,6 +31,8 @@ from airflow_snowpack.wire.tone import Tone, tone_of
 T = TypeVar("T")
 
 DATA = ("json", "yaml")
+PIPED_WIDTH = 200
+"""The width of a table, in characters, when stdout is not a terminal."""
 STYLES = {Tone.NEUTRAL: "dim", Tone.ACTIVE: "cyan", Tone.GOOD: "green", Tone.WARNING: "yellow", Tone.BAD: "bold red"}
 CONTROL_CHARACTERS = (*range(32), 127, *range(128, 160))
 UNPRINTABLE = {code: "\N{REPLACEMENT CHARACTER}" for code in CONTROL_CHARACTERS if chr(code) not in "\n\t"}
@@ -78,7 +83,7 @@ def print_rows(output: str, columns: Sequence[Column[T]], items: Sequence[T], no
     elif not items:
         print(empty)
     else:
-        table = SimpleTable(show_header=True, caption=None)  # type: ignore[no-untyped-call]  # Airflow's
+        table = Table(box=ASCII_DOUBLE_HEAD, show_edge=False, pad_edge=False)
         cells = {column.heading: [_cell(column, item, now) for item in items] for column in columns}
         shown = {heading: texts for heading, texts in cells.items() if any(texts)}  # an empty column takes no room
         for heading in shown:
@@ -138,11 +143,11 @@ def note(text: str) -> None:
 
 
 def log_to_stderr() -> None:
-    """Send the log to stderr, as Airflow does for commands with ``--output`` only."""
-    from airflow.cli.utils import redirect_stdout_log_handlers_to_stderr
-
+    """Send the log to stderr, as Airflow 3.3 does for commands with ``--output`` only, and Airflow 3.1 and 3.2 never do."""
     sys.stdout.flush()
-    redirect_stdout_log_handlers_to_stderr()
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
+            handler.setStream(sys.stderr)
 
 
 def is_for_people(output: str) -> bool:
@@ -150,10 +155,11 @@ def is_for_people(output: str) -> bool:
     return output == "table"
 
 
-def console() -> AirflowConsole:
+def console() -> Console:
     """Return a console with colours on a terminal only, and never with NO_COLOR (rich alone would still print bold text)."""
-    colours = None if os.environ.get("NO_COLOR") or not sys.stdout.isatty() else "auto"
-    return AirflowConsole(color_system=colours, highlight=False, markup=False, emoji=False)
+    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") or not sys.stdout.isatty() else "auto"
+    width = None if sys.stdout.isatty() else PIPED_WIDTH
+    return Console(width=width, color_system=colours, highlight=False, markup=False, emoji=False)
 
 
 def printable(text: str) -> str:

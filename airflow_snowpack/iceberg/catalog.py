@@ -290,7 +290,7 @@ class CatalogConfig:
     def _connect_sql(self, properties: dict[str, str]) -> Catalog:
         from sqlalchemy.exc import DBAPIError
 
-        from airflow_snowpack.iceberg.guarded_catalogs import GuardedSqlCatalog
+        from airflow_snowpack.iceberg.guarded_sql_catalog import GuardedSqlCatalog
 
         for _ in range(TABLES_OF_SQL_CATALOG):
             try:
@@ -428,14 +428,14 @@ def connection_errors() -> tuple[type[Exception], ...]:
     """Return the errors that PyIceberg raises when a catalog does not answer, or refuses."""
     from pyiceberg.exceptions import RESTError
     from requests.exceptions import RequestException
-    from sqlalchemy.exc import SQLAlchemyError
 
-    return (RESTError, RequestException, SQLAlchemyError, *_of_optional_libraries())
+    return (RESTError, RequestException, *_of_optional_libraries())
 
 
 def _of_optional_libraries() -> tuple[type[Exception], ...]:
-    """Return the errors of the libraries of Hive and Glue; one that was never imported has raised none."""
+    """Return the errors of libraries that not every catalog needs; one that was never imported has raised none."""
     named = (
+        ("sqlalchemy.exc", ("SQLAlchemyError",)),
         ("thrift.Thrift", ("TException",)),
         ("botocore.exceptions", ("BotoCoreError", "ClientError")),
     )

@@ -7,7 +7,7 @@ catalogs use only the properties of the catalog, and what a REST catalog returns
 
 They also open files in folders such as ``t#1``, which to PyIceberg is ``t``.
 
-Those of the Hive Metastore and of AWS Glue are in modules of their own, as their libraries are optional.
+SQL catalogs, the Hive Metastore and AWS Glue are in modules of their own, as their libraries are optional.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog.rest import RestCatalog  # noqa: TID253 - imported only by the function that connects
-from pyiceberg.catalog.sql import SqlCatalog  # noqa: TID253 - imported only by the function that connects
 from pyiceberg.io.pyarrow import PyArrowFileIO  # noqa: TID253 - imported only by the function that connects
-from pyiceberg.serializers import FromInputFile  # noqa: TID253 - imported only by the function that connects
 from pyiceberg.table import Table  # noqa: TID253 - imported only by the function that connects
 from pyiceberg.view import View  # noqa: TID253 - imported only by the function that connects
 
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyiceberg.catalog.rest import TableResponse, ViewResponse
-    from pyiceberg.catalog.sql import IcebergTables
     from pyiceberg.io import FileIO
 
 
@@ -40,7 +37,8 @@ class LiteralFileIO(PyArrowFileIO):
         return storage_path(location, properties)
 
 
-def _literal(io: FileIO) -> FileIO:
+def literal_io(io: FileIO) -> FileIO:
+    """Return the file access with every character of a path taken literally, if it is PyArrow's."""
     return LiteralFileIO(io.properties) if type(io) is PyArrowFileIO else io
 
 
@@ -49,20 +47,7 @@ class OwnFileAccess:
 
     def _load_file_io(self, properties: Mapping[str, str] | None = None, location: str | None = None) -> FileIO:
         catalog: Any = super()
-        return _literal(catalog._load_file_io(location=location))
-
-
-class GuardedSqlCatalog(OwnFileAccess, SqlCatalog):
-    """A SQL catalog that opens all files with its own properties."""
-
-    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
-        location = orm_table.metadata_location
-        if not location:
-            return super()._convert_orm_to_iceberg(orm_table)  # raises its error
-        io = self._load_file_io(location=location)
-        metadata = FromInputFile.table_metadata(io.new_input(location))
-        identifier = (*self.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
-        return Table(identifier, metadata, location, io, self)
+        return literal_io(catalog._load_file_io(location=location))
 
 
 class LocatedView(View):
@@ -75,7 +60,7 @@ class GuardedRestCatalog(RestCatalog):
     """A REST catalog that opens files with its own properties and those that the server returns beside the table."""
 
     def _load_file_io(self, properties: Mapping[str, str] = MappingProxyType({}), location: str | None = None) -> FileIO:
-        return _literal(super()._load_file_io(dict(properties), location))
+        return literal_io(super()._load_file_io(dict(properties), location))
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
         place = table_response.metadata_location or ""

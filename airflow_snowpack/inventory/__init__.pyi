@@ -1,3 +1,4 @@
+from .condition import Condition as Condition
 from .health_records import HealthPoint as HealthPoint, HealthRecord as HealthRecord, HealthRecords as HealthRecords
 from .inventory import (
     ANSWER_WITHIN as ANSWER_WITHIN,
@@ -12,7 +13,6 @@ from .stored_footprints import (
     stored_footprints as stored_footprints,
 )
 from .table_scores import (
-    Condition as Condition,
     ScoreCounts as ScoreCounts,
     TableScore as TableScore,
     TableScores as TableScores,

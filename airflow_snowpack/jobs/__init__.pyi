@@ -25,8 +25,6 @@ from .listing import (
     JobCounts as JobCounts,
     JobFilter as JobFilter,
     JobPage as JobPage,
-    RecentJob as RecentJob,
-    shown_status as shown_status,
 )
 from .locks import TableLocks as TableLocks
 from .manager import Jobs as Jobs
@@ -45,8 +43,10 @@ from .model import (
     QueuePlace as QueuePlace,
     QueueSample as QueueSample,
     QueueState as QueueState,
+    RecentJob as RecentJob,
     SweepReport as SweepReport,
     TableLock as TableLock,
+    shown_status as shown_status,
 )
 from .rescuer import Orphans as Orphans
 from .worker import JobWorker as JobWorker

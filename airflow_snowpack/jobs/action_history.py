@@ -10,20 +10,15 @@ the transaction that ends a job, so no outcome is counted twice or lost.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
 from math import isfinite
 from typing import Any
 
-import sqlalchemy as sa
-
 from airflow_snowpack.backoff import backoff
-from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job, JobStatus
-from airflow_snowpack.store import Store, row_mapper
-from airflow_snowpack.store.tables.jobs import action_records
 
 LEAST_RATIO, MOST_RATIO = 0.05, 20.0
 """The range of a single outcome / estimate; limits outliers, such as a run on a suspended machine."""
@@ -117,17 +112,6 @@ REMOVED = frozenset(
 LISTED = {"planned_files_count": "removed_files_count", "planned_snapshots_count": "expired_snapshots_count"}
 """Metrics of a list of files or snapshots, and of what was deleted of it: none while the list awaits approval."""
 ADDED = ("added_data_files_count", "added_delete_files_count", "added_manifests_count")
-
-record_from = row_mapper(ActionRecord)
-
-
-def read_histories(store: Store, tables: Collection[TableName]) -> dict[TableName, ActionHistory]:
-    """Return the history of each table, in one statement per thousand."""
-    named = {table.lock_key: table for table in tables}
-    found: dict[str, dict[str, ActionRecord]] = {key: {} for key in named}
-    for row in store.all_by_key(sa.select(action_records), action_records.c.table_key, named):
-        found[row.table_key][row.action] = record_from(row)
-    return {table: ActionHistory(found[key]) for key, table in named.items()}
 
 
 def skipped_by_plan(job: Job, action: str) -> ActionResult | None:

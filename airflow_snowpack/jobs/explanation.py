@@ -14,9 +14,8 @@ from datetime import datetime
 
 from airflow_snowpack.humanize import Text, plural
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.jobs.listing import is_withdrawn
 from airflow_snowpack.jobs.manager import Jobs
-from airflow_snowpack.jobs.model import CANCELLED, DrainState, Job, JobStatus, QueuePlace, TableLock
+from airflow_snowpack.jobs.model import CANCELLED, DrainState, Job, JobStatus, QueuePlace, TableLock, is_withdrawn
 
 FIRST_STEP = "Start with a dry run."
 PLANNED_AGAIN = "The next pass plans the table again."

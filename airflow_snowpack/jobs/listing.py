@@ -21,7 +21,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.jobs.model import CANCELLED, ActionResult, Job, JobStatus
+from airflow_snowpack.jobs.model import Job, JobStatus, RecentJob
 from airflow_snowpack.jobs.rows import job_from, results_from_json, table_from
 from airflow_snowpack.store import Store, row_mapper, storable
 from airflow_snowpack.store.paging import Keyset, Page, Place
@@ -77,20 +77,6 @@ class JobCounts:
 
     by_status: dict[JobStatus, int]
     capped: frozenset[JobStatus]
-
-
-@dataclass(frozen=True, slots=True)
-class RecentJob:
-    """A job without its options and its plan; see :class:`~airflow_snowpack.jobs.model.Job`."""
-
-    job_id: str
-    table: TableName
-    status: JobStatus
-    submitted_at: datetime
-    completed_at: datetime | None
-    error: str | None
-    cancelled_by: str | None
-    results: tuple[ActionResult, ...]
 
 
 def read_page(conn: sa.Connection, which: JobFilter, after: str | None, limit: int) -> JobPage:
@@ -253,16 +239,6 @@ def _narrow(which: JobFilter) -> list[sa.ColumnElement[bool]]:
         text = sa.func.lower(re.sub(r"([/%_])", r"/\1", storable(which.search)))
         where.append(sa.or_(*(sa.func.lower(column).contains(text, escape="/") for column in SEARCHED)))
     return where
-
-
-def is_withdrawn(job: Job | RecentJob) -> bool:
-    """Return whether a pass, not a user, has cancelled the job: the next pass plans its table again."""
-    return job.status is JobStatus.CANCELLED and job.cancelled_by is None and job.error not in (None, CANCELLED)
-
-
-def shown_status(job: Job | RecentJob) -> str:
-    """Return the status for display: ``withdrawn`` for a job that a pass has cancelled."""
-    return "withdrawn" if is_withdrawn(job) else job.status.value
 
 
 _recent = row_mapper(RecentJob, {"status": JobStatus, "results": results_from_json}, table=table_from)

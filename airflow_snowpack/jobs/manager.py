@@ -27,7 +27,7 @@ import sqlalchemy as sa
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements as do
-from airflow_snowpack.jobs.action_history import ActionHistory, read_histories, records_of, skipped_by_plan
+from airflow_snowpack.jobs.action_history import ActionHistory, records_of, skipped_by_plan
 from airflow_snowpack.jobs.claim_order import ORDER, ClaimCursor, QueuePosition, check_priority, close_gaps, is_in_turn, turn_of
 from airflow_snowpack.jobs.counts import counts_of, counts_of_cancelled
 from airflow_snowpack.jobs.errors import (
@@ -48,7 +48,6 @@ from airflow_snowpack.jobs.listing import (
     JobCounts,
     JobFilter,
     JobPage,
-    RecentJob,
     count,
     count_by_status,
     read_latest,
@@ -69,12 +68,14 @@ from airflow_snowpack.jobs.model import (
     QueuePlace,
     QueueSample,
     QueueState,
+    RecentJob,
     SweepReport,
     TableLock,
 )
 from airflow_snowpack.jobs.rescuer import Orphans, end_orphans, rescue
 from airflow_snowpack.jobs.rows import catalog_detail, job_from, job_parameters, queue_of, read_drain, results_to_json
 from airflow_snowpack.jobs.steps_sqlite import SqliteSteps, keep_records
+from airflow_snowpack.jobs.stored_histories import read_histories
 from airflow_snowpack.store import (
     Actor,
     IdMaker,

@@ -311,3 +311,27 @@ class Engine(Protocol):
     def interrupt(self) -> None:
         """Stop the running action for good, from another thread, and let :meth:`run` start nothing more; idempotent."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecentJob:
+    """A job without its options and its plan; see :class:`Job`."""
+
+    job_id: str
+    table: TableName
+    status: JobStatus
+    submitted_at: datetime
+    completed_at: datetime | None
+    error: str | None
+    cancelled_by: str | None
+    results: tuple[ActionResult, ...]
+
+
+def is_withdrawn(job: Job | RecentJob) -> bool:
+    """Return whether a pass, not a user, has cancelled the job: the next pass plans its table again."""
+    return job.status is JobStatus.CANCELLED and job.cancelled_by is None and job.error not in (None, CANCELLED)
+
+
+def shown_status(job: Job | RecentJob) -> str:
+    """Return the status for display: ``withdrawn`` for a job that a pass has cancelled."""
+    return "withdrawn" if is_withdrawn(job) else job.status.value

@@ -19,8 +19,7 @@ from airflow_snowpack.humanize import number, plural, size
 from airflow_snowpack.inventory import ScoreCounts, TableScores
 from airflow_snowpack.jobs import Jobs, RecentJob
 from airflow_snowpack.jobs.action_history import ActionFigures
-from airflow_snowpack.jobs.listing import is_withdrawn
-from airflow_snowpack.jobs.model import JobStatus
+from airflow_snowpack.jobs.model import JobStatus, is_withdrawn
 from airflow_snowpack.maintenance.fleet.report import ReportGroup, cause_of
 
 PERIOD = timedelta(hours=24)

@@ -11,7 +11,22 @@ from airflow_snowpack.maintenance.assessment.model import State
 from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.plan import EstimateShape
 from airflow_snowpack.wire.shape import From, Moment, Shape
-from airflow_snowpack.wire.table import LeftOutShape, ScorePartShape
+
+
+class LeftOutShape(Shape):
+    """A table that is not listed, or a namespace, as `namespace.*`."""
+
+    name: str = Field(examples=["sales.2024 totals"])
+    reason: str
+
+
+class ScorePartShape(Shape):
+    """A part of a table's score."""
+
+    name: str = Field(examples=["file_sizes"])
+    points: int
+    of: int = Field(description="The points of a healthy table.")
+    evidence: str = Field(description="The numbers behind it.")
 
 
 class NeededActionShape(Shape):

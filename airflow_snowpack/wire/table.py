@@ -9,6 +9,7 @@ from airflow_snowpack.iceberg import PartitionHealth
 from airflow_snowpack.iceberg.health import ScorePart, score
 from airflow_snowpack.inventory import Condition
 from airflow_snowpack.maintenance.table_list import ListedTable
+from airflow_snowpack.wire.assessment import LeftOutShape, ScorePartShape
 from airflow_snowpack.wire.job import JobShape
 from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.shape import Body, Database, From, Level, Moment, Shape
@@ -33,13 +34,6 @@ class ListedTableShape(TableShape):
     condition: Condition
     problem: str | None = Field(description="Why its metadata could not be read.")
     read_at: Moment = Field(description="When its metadata was last read.")
-
-
-class LeftOutShape(Shape):
-    """A table that is not listed, or a namespace, as `namespace.*`."""
-
-    name: str = Field(examples=["sales.2024 totals"])
-    reason: str
 
 
 class InventoryShape(Shape):
@@ -73,15 +67,6 @@ class PartitionShape(Shape):
     small_files: int
     delete_files: int
     bytes: int
-
-
-class ScorePartShape(Shape):
-    """A part of a table's score."""
-
-    name: str = Field(examples=["file_sizes"])
-    points: int
-    of: int = Field(description="The points of a healthy table.")
-    evidence: str = Field(description="The numbers behind it.")
 
 
 class HealthShape(Shape):

@@ -14,8 +14,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.iceberg.broker import Broker
+from airflow_snowpack.iceberg.listing import list_tables
 from airflow_snowpack.inventory.health_records import HealthRecords
-from airflow_snowpack.inventory.inventory import list_tables
 from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.maintenance.fleet import Budget, Pass
 from airflow_snowpack.maintenance.fleet.fleet import Fleet

@@ -8,15 +8,20 @@
 All numbers are in units of the drawing.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
+from typing import TYPE_CHECKING
 
-from airflow_snowpack.builds.manager import Skew, skew
-from airflow_snowpack.builds.model import ShardAttemptResult
 from airflow_snowpack.humanize import number, plural, size
-from airflow_snowpack.jobs import QueueSample
+
+if TYPE_CHECKING:
+    from airflow_snowpack.builds.manager import Skew
+    from airflow_snowpack.builds.model import ShardAttemptResult
+    from airflow_snowpack.jobs import QueueSample
 
 WIDTH, HEIGHT = 1200, 200
 RIGHT, TOP, BOTTOM, BELOW = 8, 10, 22, 32
@@ -150,6 +155,8 @@ def skew_chart(shards: Sequence[ShardAttemptResult]) -> SkewChart:
 
     A group's bar is as high as its largest shard, so that one hot shard among ten thousand is seen.
     """
+    from airflow_snowpack.builds.manager import skew  # with SQLAlchemy, which the reports of an assessment do without
+
     found = skew(shards)
     group = -(-len(shards) // MOST_BARS)
     groups = [shards[begin : begin + group] for begin in range(0, len(shards), group)]

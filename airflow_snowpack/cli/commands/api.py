@@ -9,8 +9,8 @@ from argparse import Namespace
 from functools import partial
 from pathlib import Path
 
-from airflow_snowpack.cli.context import ends_cleanly
 from airflow_snowpack.cli.errors import UnusableToken
+from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.hooks.services import open_services
 from airflow_snowpack.settings import Settings
 

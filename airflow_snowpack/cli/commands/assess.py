@@ -1,4 +1,7 @@
-"""``airflow snowpack tables assess``: what is wrong with the tables of a catalog, from metadata alone. It needs no store."""
+"""``airflow snowpack tables assess``: what is wrong with the tables of a catalog, from metadata alone. It needs no store.
+
+:func:`assess_catalog` is the same without Airflow, for ``snowpack assess``.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.cli.context import ends_cleanly
+from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import DATA, none_of, note, print_data, print_rows
 from airflow_snowpack.cli.progress import ProgressLine
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode
-from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
-from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.humanize import join, number, plural, size
-from airflow_snowpack.iceberg import TableName
-from airflow_snowpack.inventory.inventory import LeftOut, list_tables
+from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.iceberg.listing import LeftOut, list_tables
 from airflow_snowpack.maintenance.assessment import Assessment, ResumeFile, Walk
 from airflow_snowpack.maintenance.assessment.model import State
 from airflow_snowpack.maintenance.policies import Policies
@@ -35,16 +36,26 @@ RESUME_FILE = "snowpack-assess.resume"
 
 @ends_cleanly
 def assess(args: Namespace) -> ExitCode | None:
-    hook = IcebergCatalogHook(args.catalog_conn_id)
+    from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
+    from airflow_snowpack.hooks.store import SnowpackHook
+
     policies = Policies.load(Path(args.policies)) if args.policies else SnowpackHook().policies()
+    return assess_catalog(args, IcebergCatalogHook(args.catalog_conn_id).config, policies)
+
+
+def assess_catalog(args: Namespace, catalog: CatalogConfig, policies: Policies) -> ExitCode | None:
+    """Assess the tables that the arguments name, and print the report.
+
+    :param args: of the command.
+    """
     left_out: list[LeftOut] = []
-    tables = named_tables(hook, hook.config.load(limit=ANSWER_WITHIN), args, left_out)
-    resume = ResumeFile.open(_resume_path(args), hook.config.catalog_id)
-    load, catalog = partial(hook.config.load, limit=ANSWER_WITHIN), hook.settings.catalog_name
+    load = partial(catalog.load, limit=ANSWER_WITHIN)
+    tables = named_tables(catalog, load(), args, left_out)
+    resume = ResumeFile.open(_resume_path(args), catalog.catalog_id)
     walk = Walk(load, policies, partial(datetime.now, UTC), concurrency=args.concurrency, old_snapshots=args.old_snapshots)
     try:
         with ProgressLine("tables", len(tables)) as line:
-            found = walk.assess(catalog, tables, progress=line.advance, resume=resume)
+            found = walk.assess(catalog.name, tables, progress=line.advance, resume=resume)
     except (SnowpackError, KeyboardInterrupt):
         note(f"What was read is in {resume.path}. Run the same command again to go on from there.")
         raise
@@ -54,19 +65,20 @@ def assess(args: Namespace) -> ExitCode | None:
     return ExitCode.REFUSED if found.rows and all(row.problem for row in found.rows) else None
 
 
-def named_tables(hook: IcebergCatalogHook, catalog: Catalog, args: Namespace, left_out: list[LeftOut]) -> list[TableName]:
+def named_tables(config: CatalogConfig, catalog: Catalog, args: Namespace, left_out: list[LeftOut]) -> list[TableName]:
     """Return the tables that the arguments name, or all of the catalog.
 
-    :param catalog: that the hook names, with a limit for each answer.
+    :param catalog: of the configuration, with a limit for each answer.
     :param left_out: gets what the listing cannot have.
     """
     if args.tables:
-        return [hook.identified(each) for each in dict.fromkeys(args.tables)]
+        given = dict.fromkeys(args.tables)
+        return [TableName.parse(each, catalog=config.name, catalog_id=config.catalog_id) for each in given]
 
     def matches(name: str) -> bool:
         return args.database in (None, name.rpartition(".")[0]) and (args.search or "").lower() in name.lower()
 
-    listed = list_tables(catalog, hook.settings.catalog_name, left_out)
+    listed = list_tables(catalog, config.name, left_out)
     tables = sorted((each for each in listed if matches(each.dotted)), key=lambda each: each.dotted)
     left_out[:] = [each for each in left_out if matches(each.name)]
     return tables

@@ -10,7 +10,8 @@ from pathlib import Path
 from sqlalchemy.engine import URL
 
 from airflow_snowpack.cli.changes import confirm
-from airflow_snowpack.cli.context import CommandContext, command, ends_cleanly
+from airflow_snowpack.cli.context import CommandContext, command
+from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, log_to_stderr, note, print_list
 from airflow_snowpack.cli.values import read_period
 from airflow_snowpack.hooks.store import SnowpackHook

@@ -17,7 +17,7 @@ from functools import cached_property
 from uuid import uuid4
 
 from airflow_snowpack.api.roles import OTHER_DAGS, TO_START, missing_dags, read_roles
-from airflow_snowpack.cli.context import ends_cleanly
+from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import is_for_people, log_to_stderr, print_list
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode

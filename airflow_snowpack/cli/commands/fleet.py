@@ -7,7 +7,8 @@ from argparse import Namespace
 from contextlib import ExitStack
 from functools import partial
 
-from airflow_snowpack.cli.context import CommandContext, command, ends_cleanly
+from airflow_snowpack.cli.context import CommandContext, command
+from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import DATA, log_to_stderr, print_data, print_list, print_page
 from airflow_snowpack.cli.values import find
 from airflow_snowpack.hooks.fleet import open_fleet

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from airflow_snowpack.cli.context import CommandContext, command, ends_cleanly
+from airflow_snowpack.cli.context import CommandContext, command
+from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import DATA, filled, is_for_people, note, print_data, print_one, print_rows, printable
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.exit_code import ExitCode

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from airflow_snowpack.cli.commands.assess import ANSWER_WITHIN, named_tables
-from airflow_snowpack.cli.context import ends_cleanly
 from airflow_snowpack.cli.errors import UsageProblem
+from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import DATA, note, print_data, print_rows
 from airflow_snowpack.cli.progress import ProgressLine
 from airflow_snowpack.cli.values import read_period
@@ -15,7 +15,7 @@ from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.hooks.store import SnowpackHook
 from airflow_snowpack.humanize import duration, plural, timestamp
-from airflow_snowpack.inventory.inventory import LeftOut
+from airflow_snowpack.iceberg.listing import LeftOut
 from airflow_snowpack.maintenance.policies import Policies
 from airflow_snowpack.maintenance.replay.model import Replay
 from airflow_snowpack.maintenance.replay.simulation import replay_tables
@@ -32,7 +32,7 @@ def replay(args: Namespace) -> ExitCode | None:
     policies = _policies(args)
     catalog = hook.config.load(limit=ANSWER_WITHIN)
     left_out: list[LeftOut] = []
-    tables = named_tables(hook, catalog, args, left_out)
+    tables = named_tables(hook.config, catalog, args, left_out)
     with ProgressLine("tables", len(tables)) as line:
         found = replay_tables(
             catalog,

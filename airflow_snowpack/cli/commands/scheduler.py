@@ -12,7 +12,8 @@ import threading
 from argparse import Namespace
 from datetime import timedelta
 
-from airflow_snowpack.cli.context import airflow_rest, ends_cleanly
+from airflow_snowpack.cli.context import airflow_rest
+from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import log_to_stderr
 from airflow_snowpack.cli.values import read_poll
 from airflow_snowpack.hooks.dag_files import dags_folder

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from airflow_snowpack.cli.context import ends_cleanly
+from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.cli.output import log_to_stderr
 from airflow_snowpack.cli.values import read_poll
 from airflow_snowpack.hooks.iceberg_spark import sparks

@@ -46,7 +46,6 @@ from airflow_snowpack.maintenance.procedures import ProcedureCall, procedure_cal
 from airflow_snowpack.maintenance.readers import duration, flag, one_of, paths, text, text_map, whole_number
 from airflow_snowpack.maintenance.removals.errors import RemovalsNotKept, RemovalTakenOver
 from airflow_snowpack.maintenance.removals.model import Removal, RemovalItem, RemovalKind
-from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 from airflow_snowpack.maintenance.removals.options import ORPHAN_AGE_FLOOR, check_removal_options, planned_with
 from airflow_snowpack.maintenance.removals.orphan_files import ForeignGuard, OrphanFiles
 from airflow_snowpack.maintenance.removals.quarantine import purge, quarantine_settings, restore
@@ -56,6 +55,8 @@ from airflow_snowpack.maintenance.writers import TableWriters
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+
+    from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 
 
 log = logging.getLogger(__name__)

@@ -7,15 +7,15 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from airflow_snowpack.iceberg.errors import InvalidTableName
+from airflow_snowpack.iceberg.listing import list_tables, log_left_out
 from airflow_snowpack.iceberg.names import TableName
-from airflow_snowpack.inventory.inventory import list_tables, log_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from airflow_snowpack.iceberg import CatalogConfig
     from airflow_snowpack.iceberg.broker import Broker
-    from airflow_snowpack.inventory.inventory import LeftOut
+    from airflow_snowpack.iceberg.listing import LeftOut
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.action import in_order
 from airflow_snowpack.maintenance.planning.finding import Cause, Estimate, Finding
-from airflow_snowpack.maintenance.submit import MaintenanceRequest
+
+if TYPE_CHECKING:
+    from airflow_snowpack.maintenance.submit import MaintenanceRequest
 
 
 class ActionVerdict(StrEnum):

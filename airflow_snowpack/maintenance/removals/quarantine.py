@@ -25,7 +25,6 @@ from airflow_snowpack.maintenance.action_run import ActionEffect
 from airflow_snowpack.maintenance.removals.errors import NothingInQuarantine, RemovalRefused
 from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome
 from airflow_snowpack.maintenance.removals.options import ALL
-from airflow_snowpack.store import Actor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -232,6 +231,8 @@ class _Walk:
             left += sum(item.outcome in POSSIBLY_HELD for item in part)
         if not left:
             self._quarantine.close()
+        from airflow_snowpack.store import Actor  # with SQLAlchemy, which an assessment does without
+
         actor = Actor(self._job.owner or self._job.submitted_by or f"job {self._job.job_id}", "job")
         self._records.settle(self._removal, left=left, actor=actor, change=change, files=self.done.total())
 

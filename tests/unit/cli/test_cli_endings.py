@@ -66,7 +66,7 @@ def test_a_problem_has_its_code_and_mixed_ones_are_refused() -> None:
 
 
 def test_ctrl_c_is_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    from airflow_snowpack.cli.context import ends_cleanly
+    from airflow_snowpack.cli.outcome import ends_cleanly
 
     @ends_cleanly
     def interrupted(args: Namespace) -> ExitCode | None:
@@ -78,7 +78,7 @@ def test_ctrl_c_is_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_error_that_nobody_expected_keeps_its_traceback() -> None:
-    from airflow_snowpack.cli.context import ends_cleanly
+    from airflow_snowpack.cli.outcome import ends_cleanly
 
     @ends_cleanly
     def broken(args: Namespace) -> ExitCode | None:

@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, NestedField
 from rest_catalog import FakeRestCatalog, rest_catalog
 
 from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableName, TableNotFound, TableUnreadable, load_table
-from airflow_snowpack.inventory.inventory import NAMES, LeftOut, list_tables
+from airflow_snowpack.iceberg.listing import NAMES, LeftOut, list_tables
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
