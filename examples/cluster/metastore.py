@@ -74,7 +74,16 @@ class Metastore(Part):
         lines = (f"<property><name>{name}</name><value>{escape(value)}</value></property>" for name, value in settings.items())
         (conf / "hive-site.xml").write_text(f"<configuration>{''.join(lines)}</configuration>")
         java = str(find_java().home / "bin" / "java")
-        command = [java, "-Xmx384m", "-XX:TieredStopAtLevel=1", LOGGING, f"-Djava.io.tmpdir={self._home}", "-cp", f"{conf}:{PYSPARK_JARS}/*", MAIN]
+        command = [
+            java,
+            "-Xmx384m",
+            "-XX:TieredStopAtLevel=1",
+            LOGGING,
+            f"-Djava.io.tmpdir={self._home}",
+            "-cp",
+            f"{conf}:{PYSPARK_JARS}/*",
+            MAIN,
+        ]
         server = ServerProcess(
             "Hive Metastore", [*command, "-p", str(self._port)], port=self._port, log=self._home / "log", folder=self._home
         )
