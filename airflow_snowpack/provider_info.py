@@ -219,16 +219,25 @@ CONNECTION_TYPES: list[dict[str, Any]] = [
             "hidden-fields": ["schema", "port"],
             "relabeling": {"host": "Address", "login": "Client id, or user", "password": "Client secret, or password"},
             "placeholders": {
-                "host": "https://catalog.example.com/api, postgresql://host:5432/database or sqlite:////path/to/file.db",
-                "login": "REST: OAuth2 client id; SQL: user",
+                "host": "https://catalog.example.com/api, thrift://host:9083, glue://region, postgresql://host:5432/database or "
+                "sqlite:////path/to/file.db",
+                "login": "REST: OAuth2 client id; SQL: user; Glue: access key",
             },
         },
         "conn-fields": {
             "warehouse": _field(
                 "Warehouse",
-                "The location of new tables, such as s3://bucket/warehouse. Optional for REST catalogs that have their own.",
+                "The location of new tables, such as s3://bucket/warehouse. Optional if the catalog has its own.",
             ),
             "token": _field("Token", "A bearer token for a REST catalog, instead of client id and secret.", format="password"),
+            "s3_region": _field("S3 region", "The region of the buckets, such as eu-central-1."),
+            "s3_endpoint": _field("S3 endpoint", "The address of an S3 server that is not AWS; paths contain the bucket."),
+            "s3_access_key_id": _field("S3 access key", "Empty: the machine's identity, or what the catalog vends."),
+            "s3_secret_access_key": _field("S3 secret key", "The secret of the access key.", format="password"),
+            "s3_role_arn": _field("S3 role", "The ARN of a role to assume."),
+            "gcs_project_id": _field("GCS project", "The project of the buckets; the machine's identity reads and writes them."),
+            "adls_account_name": _field("ADLS account", "The name of the storage account."),
+            "adls_account_key": _field("ADLS key", "The key of the storage account.", format="password"),
             "properties": _field(
                 "Properties",
                 'For PyIceberg and Spark, such as {"s3.endpoint": "https://s3.example.com"}.',

@@ -2,8 +2,8 @@
 
 The connection type ``snowpack_catalog`` has the whole address in one field, whose scheme selects the kind of catalog. Airflow's
 own types keep their fields: ``iceberg`` and ``http`` are REST catalogs, ``postgres`` and ``sqlite`` SQL catalogs, and
-``hive_metastore`` is a Hive Metastore. The extras may contain ``warehouse``, ``token``, ``properties`` (for PyIceberg and Spark)
-and ``spark_properties``.
+``hive_metastore`` is the Hive Metastore. The extras may contain ``warehouse``, ``token``, the storage's fields of the form,
+``properties`` (for PyIceberg and Spark) and ``spark_properties``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,17 @@ if TYPE_CHECKING:
     from airflow_snowpack.iceberg import CatalogConfig
 
 PURPOSE = "the Iceberg catalog"
+STORAGE_FIELDS = {
+    "s3_region": "s3.region",
+    "s3_endpoint": "s3.endpoint",
+    "s3_access_key_id": "s3.access-key-id",
+    "s3_secret_access_key": "s3.secret-access-key",
+    "s3_role_arn": "s3.role-arn",
+    "gcs_project_id": "gcs.project-id",
+    "adls_account_name": "adls.account-name",
+    "adls_account_key": "adls.account-key",
+}
+"""The properties that have a field of their own in the form, by its name."""
 CONNECTION_TYPES = ("snowpack_catalog", "iceberg", "http", "postgres", "sqlite", "hive_metastore")
 HIVE_PORT = 9083
 
@@ -94,7 +105,7 @@ def _rest(connection: Connection, name: str, address: str) -> CatalogConfig:
         warehouse=extra.get("warehouse") or None,
         token=extra.get("token"),
         credential=credential,
-        properties=_map(connection, "properties"),
+        properties=_properties(connection),
         spark_properties=_map(connection, "spark_properties"),
     )
 
@@ -110,7 +121,7 @@ def _postgres(connection: Connection, name: str, host: str | None, port: int | N
         port=port or 5432,
         user=connection.login,
         password=connection.password,
-        properties=_map(connection, "properties"),
+        properties=_properties(connection),
         spark_properties=_map(connection, "spark_properties"),
     )
 
@@ -122,7 +133,7 @@ def _sqlite(connection: Connection, name: str, path: str | None) -> CatalogConfi
         name,
         Path(_needed(connection, path, "host (the path of the SQLite file)")),
         warehouse=_warehouse(connection),
-        properties=_map(connection, "properties"),
+        properties=_properties(connection),
     )
 
 
@@ -135,17 +146,28 @@ def _hive(connection: Connection, name: str, address: str) -> CatalogConfig:
 def _glue(connection: Connection, name: str, region: str | None) -> CatalogConfig:
     from airflow_snowpack.iceberg import CatalogConfig
 
-    if connection.login or connection.password:
-        raise UnusableAddress(connection.conn_id, "Glue uses the AWS identity of the machine, so leave user and password empty")
-    return CatalogConfig.glue(name, _needed(connection, region, "region, as in glue://eu-central-1"), **_options(connection))
+    options, keys = _options(connection), (connection.login, connection.password)
+    if all(keys):
+        names = ((f"{of}.access-key-id", f"{of}.secret-access-key") for of in ("glue", "s3"))
+        options["properties"] = {key: value for pair in names for key, value in zip(pair, keys, strict=True)} | options[
+            "properties"
+        ]
+    return CatalogConfig.glue(name, _needed(connection, region, "region, as in glue://eu-central-1"), **options)
 
 
 def _options(connection: Connection) -> dict[str, Any]:
     return {
         "warehouse": connection.extra_dejson.get("warehouse") or None,
-        "properties": _map(connection, "properties"),
+        "properties": _properties(connection),
         "spark_properties": _map(connection, "spark_properties"),
     }
+
+
+def _properties(connection: Connection) -> dict[str, str]:
+    """Return the properties of the form's fields for the storage, and of the extra ``properties``, which override them."""
+    extra = connection.extra_dejson
+    fields = {name: str(extra[field]) for field, name in STORAGE_FIELDS.items() if extra.get(field)}
+    return {**fields, **_map(connection, "properties")}
 
 
 def _warehouse(connection: Connection) -> str:

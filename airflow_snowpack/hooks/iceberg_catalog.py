@@ -33,8 +33,10 @@ from airflow_snowpack.hooks.connections import (
 )
 from airflow_snowpack.iceberg import CatalogConfig, TableName, load_table
 from airflow_snowpack.iceberg.catalog import connection_errors
-from airflow_snowpack.iceberg.errors import CatalogUnreachable
+from airflow_snowpack.iceberg.errors import CatalogUnreachable, WarehouseUnusable
+from airflow_snowpack.iceberg.trial_file import trial_file, warehouse_of
 from airflow_snowpack.inventory import ANSWER_WITHIN
+from airflow_snowpack.redaction import public_address
 from airflow_snowpack.settings import Settings
 from airflow_snowpack.timed_calls import call_with_timeout
 
@@ -110,16 +112,19 @@ class IcebergCatalogHook(BaseHook):
         return load_table(self.catalog, name)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Check that the catalog answers; return the result and a message without secrets."""
+        """Check that the catalog answers, and that its warehouse can be written and read, if the connection names it.
+
+        :returns: the result, and a message without secrets.
+        """
         try:
             config = self.config
         except SnowpackError as problem:
             return False, public_message(problem)
         try:
-            databases = call_with_timeout(lambda: count_databases(config), f"The catalog at {config.where}", TEST_TIMEOUT)
+            found = call_with_timeout(lambda: try_catalog(config), f"The catalog at {config.where}", TEST_TIMEOUT)
         except Exception as problem:  # noqa: BLE001 - any problem is shown to the user
             return False, public_message(problem)
-        return True, f"The {config.kind} catalog at {config.where} answers; databases: {databases}."
+        return True, f"The {config.kind} catalog at {config.where} answers; {found}."
 
 
 def reach_catalog(catalog_conn_id: str | None = None) -> Catalog:
@@ -140,6 +145,23 @@ def read_catalog_id(catalog_conn_id: str | None = None) -> str:
         return IcebergCatalogHook(catalog_conn_id).config.catalog_id
     except UNUSABLE:
         return ""
+
+
+def try_catalog(config: CatalogConfig) -> str:
+    """List the databases, and write, read and delete a file in the warehouse; return what was found.
+
+    :raises CatalogUnreachable, CatalogLibraryMissing: from the catalog.
+    :raises WarehouseUnusable: the storage refuses the file.
+    """
+    databases, catalog = count_databases(config), config.load()
+    warehouse = warehouse_of(config, catalog)
+    if warehouse is None:
+        return f"databases: {databases}"
+    try:
+        with trial_file(catalog, warehouse):
+            return f"databases: {databases}; its warehouse can be written and read"
+    except Exception as error:  # PyIceberg's libraries for storages have errors of their own
+        raise WarehouseUnusable(public_address(warehouse), error) from error
 
 
 def count_databases(config: CatalogConfig) -> int:

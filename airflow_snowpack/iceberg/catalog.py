@@ -181,7 +181,7 @@ class CatalogConfig:
         properties: Mapping[str, str] | None = None,
         spark_properties: Mapping[str, str] | None = None,
     ) -> CatalogConfig:
-        """Return AWS Glue in a region, with the identity of the machine. It requires the extra ``glue``.
+        """Return AWS Glue in a region, by default with the identity of the machine. It requires the extra ``glue``.
 
         :param properties: ``glue.id`` is the account of another Glue catalog.
         """

@@ -92,6 +92,16 @@ class CatalogUnreachable(SnowpackError, kind=Kind.UNAVAILABLE):
         )
 
 
+class WarehouseUnusable(SnowpackError, kind=Kind.MISCONFIGURED):
+    """The warehouse cannot be written and read."""
+
+    def __init__(self, warehouse: str, cause: Exception) -> None:
+        super().__init__(
+            f"The catalog answers, but a file in its warehouse {warehouse!r} cannot be written and read: {type(cause).__name__}: "
+            f"{_first_line(cause)}. Check the storage's keys, region and endpoint in the connection, and what the keys permit."
+        )
+
+
 def catalog_label(name: str, catalog_id: str) -> str:
     """Return a catalog's name and identity for people, such as ``lake (3f2a91bc04de)``."""
     return f"{name} ({catalog_id or 'not recorded'})"

@@ -103,7 +103,7 @@ class Footprint:
 
     def is_like(self, listed: Listed) -> bool:
         """Return whether this is of the same kind as what the catalog lists: a table, a view, or a table in another format."""
-        return (self.is_view, self.owns_folder) == (listed.is_view, listed.folder is not None)
+        return (self.is_view, self.owns_folder) == (listed.is_view, bool(listed.folders))
 
     def is_of(self, metadata_location: str | None, trust_since: datetime | None) -> bool:
         """Return whether this is the footprint of the table as the catalog has it now.
@@ -279,8 +279,8 @@ class _Reading:
         return None
 
     def _read(self, key: TableKey, listed: Listed) -> Footprint:
-        if listed.folder is not None:
-            return Footprint("", "", (listed.folder,), is_complete=True, owns_folder=True)
+        if listed.folders:
+            return Footprint("", "", listed.folders, is_complete=True, owns_folder=True)
         if listed.is_view:
             return _of_view(listed.metadata_location or view_file(self.catalog, key))
         return _read(load_by_key(self.catalog, key, listed.metadata_location), self.known.get(key), complete=self.is_complete)

@@ -58,4 +58,5 @@ def _limited(limit: timedelta | None) -> dict[str, Any]:
 
 
 def _listed(table: Mapping[str, Any]) -> Listed | None:
-    return listed(table.get("Parameters") or {}, (table.get("StorageDescriptor") or {}).get("Location") or None)
+    stored = table.get("StorageDescriptor") or {}
+    return listed(table.get("Parameters"), stored.get("Location"), (stored.get("SerdeInfo") or {}).get("Parameters"))

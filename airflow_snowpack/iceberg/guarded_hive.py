@@ -83,7 +83,7 @@ class GuardedHiveCatalog(OwnFileAccess, HiveCatalog):
                 names = client.get_all_tables(database)
                 for start in range(0, len(names), BATCH_SIZE):
                     for table in client.get_table_objects_by_name(database, names[start : start + BATCH_SIZE]):
-                        found = listed(table.parameters or {}, table.sd.location if table.sd else None)
+                        found = _listed(table)
                         if found is not None:
                             yield (table.dbName, table.tableName), found
 
@@ -92,5 +92,11 @@ class GuardedHiveCatalog(OwnFileAccess, HiveCatalog):
         database, name = self.identifier_to_database_and_table(identifier, NoSuchTableError)
         with self._client as client:
             found = self._get_hive_table(client, database_name=database, table_name=name)
-        of = listed(found.parameters or {}, None)
+        of = _listed(found)
         return None if of is None else of.metadata_location
+
+
+def _listed(table: Any) -> Listed | None:
+    stored = table.sd
+    serde = stored.serdeInfo.parameters if stored and stored.serdeInfo else None
+    return listed(table.parameters, stored.location if stored else None, serde)

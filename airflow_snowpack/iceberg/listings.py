@@ -18,12 +18,12 @@ class Listed(NamedTuple):
     """A table or a view as a catalog lists it.
 
     :param metadata_location: ``None`` for a catalog that does not list it.
-    :param folder: the location of a table in another format, all of whose files are its own; ``None`` for Iceberg's.
+    :param folders: those of a table in another format, in which all files are its own; empty for Iceberg's.
     """
 
     metadata_location: str | None = None
     is_view: bool = False
-    folder: str | None = None
+    folders: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -40,9 +40,16 @@ class ListsEverything(Protocol):
         """
 
 
-def listed(parameters: Mapping[str, str], location: str | None) -> Listed | None:
-    """Return what a metastore's table is by its parameters; ``None`` if it has no files."""
+def listed(parameters: Mapping[str, str] | None, location: str | None, serde: Mapping[str, str] | None) -> Listed | None:
+    """Return what a metastore's table is by its parameters; ``None`` if it has no files.
+
+    :param location: of its storage descriptor.
+    :param serde: the parameters of its SerDe. Spark writes the path of a table that Hive cannot read there, and a placeholder as
+        its location.
+    """
+    parameters = parameters or {}
     kind, metadata_location = parameters.get(TABLE_TYPE, "").lower(), parameters.get(METADATA_LOCATION)
     if kind in (ICEBERG_TABLE, ICEBERG_VIEW) and metadata_location:
         return Listed(metadata_location, kind == ICEBERG_VIEW)
-    return Listed(folder=location) if location else None
+    folders = dict.fromkeys(each for each in (location, (serde or {}).get("path")) if each)
+    return Listed(folders=tuple(folders)) if folders else None

@@ -8,13 +8,12 @@ the warehouse that is written and deleted again.
 """
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
-from uuid import uuid4
 
 from airflow_snowpack.api.roles import OTHER_DAGS, TO_START, missing_dags, read_roles
 from airflow_snowpack.cli.outcome import ends_cleanly
@@ -31,6 +30,7 @@ from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg import CatalogKind
 from airflow_snowpack.iceberg.catalog import SEVERAL
 from airflow_snowpack.iceberg.errors import catalog_label
+from airflow_snowpack.iceberg.trial_file import trial_file, warehouse_of
 from airflow_snowpack.redaction import public_address, redacted
 from airflow_snowpack.scheduling.sources.source import read_unreadable
 from airflow_snowpack.spark import Statements
@@ -44,7 +44,6 @@ MOST_SKEW = timedelta(seconds=5)
 SWEEP_OVERDUE = timedelta(hours=1)
 MOST_DATASETS = 1_000
 PLUGIN = "snowpack"
-TRIAL = b"written by airflow snowpack doctor"
 
 
 class CheckVerdict(StrEnum):
@@ -198,16 +197,17 @@ def catalog_answers(examined: Examined) -> CheckResult:
 
 def warehouse_writable(examined: Examined) -> CheckResult:
     """This host can write to the warehouse, read back, and delete."""
-    warehouse = _warehouse(examined)
+    catalog = examined.catalog.catalog
+    warehouse = warehouse_of(examined.catalog.config, catalog)
     if warehouse is None:
         return CheckResult(CheckVerdict.SKIPPED, "The catalog itself chooses where tables go.")
 
     def try_it() -> str:
-        with _trial_file(examined, warehouse) as place:
+        with trial_file(catalog, warehouse) as place:
             return place
 
     call_with_timeout(try_it, "The warehouse", timedelta(seconds=30))
-    return CheckResult(CheckVerdict.OK, f"{public_address(warehouse)} can be written to.")
+    return CheckResult(CheckVerdict.OK, f"{public_address(warehouse)} can be written and read.")
 
 
 def spark_installed(examined: Examined) -> CheckResult:
@@ -232,10 +232,10 @@ def _compare(examined: Examined, statements: Statements) -> CheckResult:
         message = f"In {name!r} Spark sees {_few(theirs)}, and PyIceberg sees {_few(ours)}."
         advice = "Give both the same address: catalog_conn_id here, and spark.sql.catalog.* on a Spark server."
         return CheckResult(CheckVerdict.WRONG, message, advice)
-    warehouse = _warehouse(examined)
+    warehouse = warehouse_of(examined.catalog.config, examined.catalog.catalog)
     # Of other storages Spark may know only what Iceberg reads for it.
     if warehouse is not None and warehouse.startswith("file:"):
-        with _trial_file(examined, warehouse) as place:
+        with trial_file(examined.catalog.catalog, warehouse) as place:
             if not statements.rows(f"SELECT * FROM text.`{place.replace('`', '``')}`"):
                 raise OSError(f"Spark does not see the file {place} that this host wrote")
     return CheckResult(CheckVerdict.OK, f"Spark and PyIceberg see the same databases: {_few(ours)}.")
@@ -366,30 +366,6 @@ def _run(check: Callable[[Examined], CheckResult], examined: Examined) -> CheckR
         message = redacted(message_of(problem))
         advice = "" if isinstance(problem, SnowpackError) else f"It should hold that: {(check.__doc__ or '').strip()}"
         return CheckResult(CheckVerdict.WRONG, message, advice, name)
-
-
-def _warehouse(examined: Examined) -> str | None:
-    """Return where new tables go, if the catalog's connection defines it."""
-    warehouse = examined.catalog.config.warehouse or examined.catalog.catalog.properties.get("warehouse")
-    return warehouse if warehouse and "://" in warehouse else None
-
-
-@contextmanager
-def _trial_file(examined: Examined, warehouse: str) -> Iterator[str]:
-    """A small file in the warehouse, which was read back and is deleted with the block."""
-    from pyiceberg.io import load_file_io
-
-    place = f"{warehouse.rstrip('/')}/snowpack-doctor-{uuid4().hex}"
-    io = load_file_io(examined.catalog.catalog.properties, place)
-    with io.new_output(place).create() as output:
-        output.write(TRIAL)
-    try:
-        with io.new_input(place).open() as written:
-            if written.read() != TRIAL:
-                raise OSError(f"{place} was written, and reads otherwise")
-        yield place
-    finally:
-        io.delete(place)
 
 
 def _running(store: Store) -> list[Sign]:

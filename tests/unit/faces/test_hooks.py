@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -216,8 +217,35 @@ def test_a_catalog_that_answers_tells_how_many_databases_it_has(installation: Pa
 
     assert hooks.IcebergCatalogHook().test_connection() == (
         True,
-        f"The sqlite catalog at {installation / 'lake' / 'catalog.db'} answers; databases: 1.",
+        f"The sqlite catalog at {installation / 'lake' / 'catalog.db'} answers; databases: 1; "
+        "its warehouse can be written and read.",
     )
+    assert list((installation / "lake" / "warehouse").rglob("snowpack-trial-*")) == []
+
+
+def test_a_warehouse_that_cannot_be_written_is_named_though_the_catalog_answers(
+    installation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    extra = {"warehouse": f"file://{tmp_path}/file/warehouse"}
+    given = {"conn_type": "snowpack_catalog", "host": f"sqlite:///{tmp_path}/catalog.db", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_FAR", json.dumps(given))
+    ok, message = hooks.IcebergCatalogHook("far").test_connection()
+
+    assert not ok
+    assert f"a file in its warehouse 'file://{tmp_path}/file/warehouse' cannot be written and read: " in message
+
+
+def test_the_fields_of_the_form_are_properties_of_the_storage_that_properties_override() -> None:
+    extra = {
+        "s3_region": "eu-central-1",
+        "s3_endpoint": "http://s3",
+        "s3_role_arn": "",
+        "properties": {"s3.endpoint": "http://b"},
+    }
+    config = catalog_config(connection("snowpack_catalog", host="thrift://metastore:9083", extra=json.dumps(extra)), "lake")
+
+    assert config.properties == {"s3.region": "eu-central-1", "s3.endpoint": "http://b"}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from airflow_snowpack import hooks
+from airflow_snowpack.connections.catalog import STORAGE_FIELDS
 from airflow_snowpack.jobs import LifecyclePolicy
 from airflow_snowpack.provider_info import get_provider_info
 from airflow_snowpack.settings import Settings
@@ -79,7 +80,7 @@ def test_airflow_discovers_the_provider() -> None:
             "snowpack_catalog",
             "IcebergCatalogHook",
             "catalog_conn_id",
-            {"warehouse", "token", "properties", "spark_properties"},
+            {"warehouse", "token", "properties", "spark_properties", *STORAGE_FIELDS},
         ),
         ("snowpack_store", "SnowpackHook", "store_conn_id", {"sslmode"}),
     ],
@@ -101,10 +102,11 @@ def test_airflow_knows_the_connection_types_with_their_hooks_fields_and_tests(
     assert "password" not in manager.field_behaviours[conn_type]["hidden_fields"]
 
 
-def test_a_token_is_hidden_in_the_form() -> None:
+def test_secrets_are_hidden_in_the_form() -> None:
     (catalog,) = (each for each in get_provider_info()["connection-types"] if each["connection-type"] == "snowpack_catalog")
 
-    assert catalog["conn-fields"]["token"]["schema"]["format"] == "password"
+    hidden = {name for name, field in catalog["conn-fields"].items() if field["schema"].get("format") == "password"}
+    assert hidden == {"token", "s3_secret_access_key", "adls_account_key"}
 
 
 def test_airflow_knows_the_extra_links() -> None:
