@@ -7,6 +7,7 @@ A coordinate is ``group:name:version`` or ``group:name:version:classifier``, and
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 from importlib.metadata import distribution
 from pathlib import Path
@@ -50,6 +51,12 @@ class Jars:
         :param name: the folder for these jars.
         :raises JarsMissing: the registry does not have them, or cannot be reached.
         """
+        self._home.mkdir(parents=True, exist_ok=True)
+        with (self._home / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # Ivy's cache is for one process at a time
+            return self._get(name, coordinates)
+
+    def _get(self, name: str, coordinates: Sequence[str]) -> list[Path]:
         folder, log = self._home / name, self._home / f"{name}.log"
         listed = self._home / f"{name}.xml"
         module = ElementTree.tostring(_module(coordinates), encoding="unicode")

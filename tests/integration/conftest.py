@@ -17,8 +17,8 @@ from held_jobs import held_jobs
 from table_zoo import Zoo
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
-from airflow_snowpack.iceberg.spark_storage import storage_packages
 from airflow_snowpack.spark import SparkConfig, local_session
+from examples.cluster.jars import AWS_BUNDLE, Jars
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -41,15 +41,20 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> CatalogConfig:
 
 @pytest.fixture(scope="session")
 def spark_config(lake: CatalogConfig) -> SparkConfig:
-    """What the session of the test run is made of; the clients of S3 are for the catalogs of other tests."""
-    packages = (*lake.spark_packages(), *storage_packages("s3://lake", {}))
-    return SparkConfig(catalogs=lake.spark_conf(), packages=packages, app_name="snowpack-tests")
+    """What the session of the test run is made of."""
+    return SparkConfig(catalogs=lake.spark_conf(), packages=lake.spark_packages(), app_name="snowpack-tests")
 
 
 @pytest.fixture(scope="session")
 def spark(spark_config: SparkConfig) -> SparkSession:
-    """The one session of the test run; it ends with the process."""
-    session = local_session(spark_config)
+    """The one session of the test run; it ends with the process.
+
+    Its JVM has the clients of S3, for the catalogs that some tests add, which its configuration leaves out: it is that of
+    the installations that tests make in this process.
+    """
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SPARK_DIST_CLASSPATH", str(Jars().get("aws", [AWS_BUNDLE])[0]))
+        session = local_session(spark_config)
     for key, value in FOR_SMALL_TABLES.items():
         session.conf.set(key, value)
     session.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{DATABASE}")

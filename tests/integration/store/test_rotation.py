@@ -14,13 +14,12 @@ from bounded import PATIENCE_S
 from postgres_server import PostgresServer, running_server
 from sqlalchemy import URL
 
-from airflow_snowpack.hooks.store import SnowpackHook
+from airflow_snowpack import hooks, triggers
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import JobStatus
 from airflow_snowpack.settings import Settings
 from airflow_snowpack.store import Store, StoreUnreachable, open_store, upgrade_schema
 from airflow_snowpack.store.opening import open_engine
-from airflow_snowpack.triggers.waits import MaintenanceJobTrigger
 from airflow_snowpack.worker.__main__ import open_installation
 from airflow_snowpack.worker.environment import Environment
 
@@ -101,7 +100,7 @@ def test_a_running_job_of_a_task_ends_once_after_the_password_of_its_connection_
     rotated: Rotated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_STORE", rotated.uri)
-    with SnowpackHook("store") as hook:
+    with hooks.SnowpackHook("store") as hook:
         hook.jobs().submit(TABLE, ["expire_snapshots"])
         claim = hook.jobs().claim("w")
         assert claim is not None
@@ -130,9 +129,9 @@ def test_a_waiting_trigger_takes_the_new_password_without_being_made_again(
     rotated: Rotated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_STORE", rotated.uri)
-    with SnowpackHook("store") as hook:
+    with hooks.SnowpackHook("store") as hook:
         job = hook.jobs().submit(TABLE, ["expire_snapshots"])
-        trigger = MaintenanceJobTrigger(job.job_id, "store", poll_seconds=0.1)
+        trigger = triggers.MaintenanceJobTrigger(job.job_id, "store", poll_seconds=0.1)
 
         async def wait() -> dict[str, Any]:
             events = trigger.run()
