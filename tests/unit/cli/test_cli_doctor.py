@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from command_line import Run
 
+from airflow_snowpack import hooks
 from airflow_snowpack.api.roles import DagState
 from airflow_snowpack.builds.registry.runs import BuildRegistry
-from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.iceberg.catalog import joined_facts
 from airflow_snowpack.jobs import Jobs
@@ -151,7 +151,7 @@ def test_no_secret_of_a_catalog_is_printed(snowpack: Run, monkeypatch: pytest.Mo
 @pytest.mark.usefixtures("flights")
 def test_a_process_with_another_catalog_and_jobs_for_it_are_warnings(snowpack: Run, jobs: Jobs) -> None:
     SignOfLife(jobs.store, Role.API, "web:7", detail={"catalog_id": "bbbbbbbbbbbb", "warehouse": "s3://other"}).beat()
-    facts = joined_facts([IcebergCatalogHook().config, CatalogConfig.rest("lake", "http://west")])
+    facts = joined_facts([hooks.IcebergCatalogHook().config, CatalogConfig.rest("lake", "http://west")])
     SignOfLife(jobs.store, Role.WORKER, "both:7", detail=facts).beat()
     jobs.submit(TableName("lake", "demo", "flights", "bbbbbbbbbbbb"), ["expire_snapshots"])
     code, found = findings(snowpack)

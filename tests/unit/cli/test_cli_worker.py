@@ -10,8 +10,8 @@ import pytest
 from command_line import Run
 from scripted_engine import ScriptedEngine
 
+from airflow_snowpack import hooks
 from airflow_snowpack.connections.spark import Spark
-from airflow_snowpack.hooks.iceberg_catalog import IcebergCatalogHook
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Job, Jobs, JobStatus
 from airflow_snowpack.spark import SparkUnavailable, session as spark_session
@@ -98,7 +98,7 @@ def test_a_worker_runs_the_jobs_of_each_catalog_that_it_names(
         extra = {"warehouse": f"file://{tmp_path}"}
         connection = {"conn_type": "sqlite", "host": str(tmp_path / f"{name}.db"), "extra": extra}
         monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(connection))
-        catalog_id = IcebergCatalogHook(name).config.catalog_id
+        catalog_id = hooks.IcebergCatalogHook(name).config.catalog_id
         submitted.append(jobs.submit(TableName("lake", "demo", name, catalog_id), ["expire_snapshots"]))
     said = snowpack("worker", "--max-jobs", "2", "--catalog-conn-id", "east", "--catalog-conn-id", "west")
 

@@ -1,4 +1,4 @@
-"""What differs between versions of Airflow; `make compat` runs the tests of the faces on each of them."""
+"""What differs between versions of Airflow; the tests of the faces can run on each of them."""
 
 from __future__ import annotations
 

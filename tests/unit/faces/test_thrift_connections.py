@@ -10,7 +10,6 @@ import pytest
 from airflow_snowpack import hooks, operators
 from airflow_snowpack.connections.errors import IncompleteConnection, OneCatalogOnly, StatementsOnly, UnusableExtra
 from airflow_snowpack.connections.spark import SparkOrphans, sparks_of
-from airflow_snowpack.hooks.connections import read_connection
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.maintenance import SparkEngine
 from airflow_snowpack.spark import SparkUnavailable, ThriftServer
@@ -61,6 +60,8 @@ def test_a_server_that_does_not_answer_is_not_taken_for_the_end_of_a_statement()
 
 
 def test_a_worker_of_several_catalogs_is_refused_as_the_server_has_one(installation: Path, tmp_path: Path) -> None:
+    from airflow_snowpack.hooks.connections import read_connection
+
     others = [CatalogConfig.sqlite("lake", tmp_path / f"{name}.db", warehouse=f"file://{tmp_path}") for name in ("a", "b")]
     engines = sparks_of(hooks.IcebergCatalogHook().settings, others, read_connection("thrift", "Spark"))
 
