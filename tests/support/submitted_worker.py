@@ -53,7 +53,11 @@ class SubmittedWorld:
         connections = {"store": _connection(store_url), "lakehouse": {"conn_type": "sqlite", "host": self.lake.address}}
         connections["lakehouse"]["extra"] = {"warehouse": self.lake.warehouse}
         lines = ["[snowpack]", "store_conn_id = store", "catalog_conn_id = lakehouse", "spark_master = local[7]"]
-        lines += ["fence_check = 1s", "[connections]", *(f"{name} = {json.dumps(each)}" for name, each in connections.items())]
+        lines += [
+            "fence_check = PT0.05S",
+            "[connections]",
+            *(f"{name} = {json.dumps(each)}" for name, each in connections.items()),
+        ]
         self.configuration.write_text("\n".join(lines))
 
     def table(self, name: str, rows: int, **properties: str) -> TableName:

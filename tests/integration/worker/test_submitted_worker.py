@@ -36,7 +36,7 @@ def jobs(store_url: str) -> Iterator[Jobs]:
 def test_a_submitted_worker_runs_jobs_and_ends_them_by_a_cancel_and_by_sigterm(
     jobs: Jobs, world: SubmittedWorld, tmp_path: Path
 ) -> None:
-    quick, slow, log = world.table("quick", ROWS), world.table("slow", 25_000, **HARD), tmp_path / "worker.log"
+    quick, slow, log = world.table("quick", ROWS), world.table("slow", 75_000, **HARD), tmp_path / "worker.log"
     before = world.content(slow)
     done = jobs.submit(quick, ["rewrite_data_files"], options=REWRITE)
     command = world.command("local[2]", "--worker-id", "driver", "--poll", "1s")

@@ -104,7 +104,7 @@ def test_the_archived_worker_runs_a_job_in_the_driver_on_yarn(
 
 @pytest.mark.timeout(LONGEST_S)
 def test_a_worker_on_yarn_follows_a_cancel_and_a_kill(jobs: Jobs, yarn: Yarn, world: SubmittedWorld, archive: Path) -> None:
-    slow = world.table("slow", 25_000, **HARD)
+    slow = world.table("slow", 75_000, **HARD)
     before = world.content(slow)
     application, _ = submit(yarn, world, archive, "--poll", "1s", wait=False)
     eventually(lambda: state_of(yarn, application) != "ACCEPTED")
