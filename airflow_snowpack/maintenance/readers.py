@@ -38,16 +38,11 @@ MAX_TEXT = 8192
 MAX_PREDICATE = 65_536
 """Enough for the predicate of a plan, which has the values of up to 200 partitions."""
 MAX_PATHS = 1_000
-SPARK_SETTING = re.compile(r"spark\.sql\.[A-Za-z0-9_.]{1,200}")
-SETTING_VALUE = re.compile(r"[A-Za-z0-9_.,:/-]{1,1000}")
-# Catalogs, extensions, and how text is parsed.
-FIXED_SETTINGS = (
-    "spark.sql.catalog",
-    "spark.sql.defaultCatalog",
-    "spark.sql.extensions",
-    "spark.sql.parser",
-    "spark.sql.variable",
+# For speed alone: others name code, such as committers and catalogs, or change what a statement means, such as the time zone.
+SPARK_SETTING = re.compile(
+    r"spark\.sql\.(shuffle\.partitions|autoBroadcastJoinThreshold|broadcastTimeout|adaptive\.(?!.*Class)[A-Za-z0-9_.]{1,200})"
 )
+SETTING_VALUE = re.compile(r"[A-Za-z0-9_.,:/-]{1,1000}")
 DURATION_SCHEMA = {
     "type": "string",
     "pattern": r"^([ 0-9wdhmsWDHMS]*[0-9] ?[wdhmsWDHMS] *|P(?=.)([0-9]+W)?([0-9]+D)?(T([0-9]+H)?([0-9]+M)?([0-9.]+S)?)?)$",
@@ -206,16 +201,15 @@ def text_map(value: object) -> tuple[tuple[str, str], ...]:
 
 @described({"type": "object", "propertyNames": {"pattern": r"^spark\.sql\."}, "additionalProperties": {"type": "string"}})
 def spark_conf(value: object) -> tuple[tuple[str, str], ...]:
-    """Settings of Spark SQL, such as ``{"spark.sql.shuffle.partitions": "400"}``, but none that decides what statements mean."""
+    """Settings of Spark SQL for speed, such as ``{"spark.sql.shuffle.partitions": "400"}``."""
     if value in ([], ()):
         return ()
     if not isinstance(value, dict):
         raise ValueError(f'must be a map such as {{"spark.sql.shuffle.partitions": "400"}}, not {_shown(value)}')
     for name, setting in value.items():
         if not isinstance(name, str) or not SPARK_SETTING.fullmatch(name):
-            raise ValueError(f"must have names such as spark.sql.shuffle.partitions, not {_shown(name)}")
-        if name.startswith(FIXED_SETTINGS):
-            raise ValueError(f"must not have {name}, which is the same for all actions")
+            allowed = "shuffle.partitions, autoBroadcastJoinThreshold, broadcastTimeout and adaptive.*, but no class"
+            raise ValueError(f"may set, below spark.sql, {allowed}: {_shown(name)} is not one of them")
         if not isinstance(setting, str) or not SETTING_VALUE.fullmatch(setting):
             raise ValueError(f"must have a value of letters, digits and the signs _.,:/- for {name}, not {_shown(setting)}")
     return tuple(value.items())
