@@ -199,7 +199,9 @@ def text_map(value: object) -> tuple[tuple[str, str], ...]:
     return tuple((key.strip(), item.strip()) for key, item in value.items())
 
 
-@described({"type": "object", "propertyNames": {"pattern": r"^spark\.sql\."}, "additionalProperties": {"type": "string"}})
+@described(
+    {"type": "object", "propertyNames": {"pattern": f"^{SPARK_SETTING.pattern}$"}, "additionalProperties": {"type": "string"}}
+)
 def spark_conf(value: object) -> tuple[tuple[str, str], ...]:
     """Settings of Spark SQL for speed, such as ``{"spark.sql.shuffle.partitions": "400"}``."""
     if value in ([], ()):
