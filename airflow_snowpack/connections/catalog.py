@@ -146,12 +146,9 @@ def _hive(connection: Connection, name: str, address: str) -> CatalogConfig:
 def _glue(connection: Connection, name: str, region: str | None) -> CatalogConfig:
     from airflow_snowpack.iceberg import CatalogConfig
 
-    options, keys = _options(connection), (connection.login, connection.password)
-    if all(keys):
-        names = ((f"{of}.access-key-id", f"{of}.secret-access-key") for of in ("glue", "s3"))
-        options["properties"] = {key: value for pair in names for key, value in zip(pair, keys, strict=True)} | options[
-            "properties"
-        ]
+    options, pair = _options(connection), {"access-key-id": connection.login, "secret-access-key": connection.password}
+    keys = {f"{client}.{name}": value for client in ("glue", "s3") for name, value in pair.items() if value}
+    options["properties"] = {**keys, **options["properties"]}
     return CatalogConfig.glue(name, _needed(connection, region, "region, as in glue://eu-central-1"), **options)
 
 

@@ -248,6 +248,26 @@ def test_the_fields_of_the_form_are_properties_of_the_storage_that_properties_ov
     assert config.properties == {"s3.region": "eu-central-1", "s3.endpoint": "http://b"}
 
 
+def test_the_login_of_a_glue_connection_is_the_key_of_glue_and_of_s3() -> None:
+    given = {"host": "glue://eu-central-1", "login": "key", "password": "hunter22", "extra": "{}"}
+    config = catalog_config(connection("snowpack_catalog", **given), "lake")
+
+    for client in ("glue", "s3"):
+        assert config.properties[f"{client}.access-key-id"] == "key"
+        assert config.properties[f"{client}.secret-access-key"] == "hunter22"
+    assert "hunter22" not in repr(config)
+    assert (
+        config.catalog_id
+        == catalog_config(connection("snowpack_catalog", host="glue://eu-central-1", extra="{}"), "lake").catalog_id
+    )
+
+
+def test_several_metastores_are_one_catalog() -> None:
+    config = catalog_config(connection("hive_metastore", host="a, b", extra="{}"), "lake")
+
+    assert config.address == "thrift://a:9083,thrift://b:9083"
+
+
 @pytest.mark.parametrize(
     ("hook", "uri"),
     [
