@@ -1,6 +1,6 @@
 """``python -m examples.cluster [PART …]``, which is ``make cluster``: start parts, show where they are, run until stopped.
 
-Ctrl-C or ``python -m examples.cluster stop`` in another terminal stops all of them.
+Ctrl-C or ``.venv/bin/python -m examples.cluster stop`` in another terminal stops all of them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def run(home: Path, names: Sequence[str]) -> int:
             if not cluster.parts:
                 return 1
             show_servers(console, cluster.parts)
-            console.print(f"Logs and data: {home}\nStop with Ctrl-C, or: python -m examples.cluster stop", soft_wrap=True)
+            console.print(
+                f"Logs and data: {home}\nStop with Ctrl-C, or: .venv/bin/python -m examples.cluster stop", soft_wrap=True
+            )
             while all(server.is_running for server in cluster.servers):
                 time.sleep(1)
             ended = ", ".join(server.name for server in cluster.servers if not server.is_running)

@@ -38,7 +38,9 @@ class ClusterRuns(SnowpackError, kind=Kind.CONFLICT):
     """A cluster runs in the folder already."""
 
     def __init__(self, home: Path) -> None:
-        super().__init__(f"A cluster runs in {home}. Stop it with `python -m examples.cluster stop`, or name another folder.")
+        super().__init__(
+            f"A cluster runs in {home}. Stop it with `.venv/bin/python -m examples.cluster stop`, or name another folder."
+        )
 
 
 class DagFailed(SnowpackError, kind=Kind.FAILED):
