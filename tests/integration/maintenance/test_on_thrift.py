@@ -39,7 +39,11 @@ LONGEST_S = 900.0
 LEASE = timedelta(minutes=1)
 OWNER = "dag/run/task"
 SETTLING = timedelta(seconds=0.5)
-pytestmark = [pytest.mark.timeout(LONGEST_S), pytest.mark.one_database]
+pytestmark = [
+    pytest.mark.timeout(LONGEST_S),
+    pytest.mark.one_database,
+    pytest.mark.cell("Spark Thrift Server", "SQL", "local files"),
+]
 
 ENDLESS = "SELECT count(*) FROM range(0, 1000000000000, 1, 2) WHERE sqrt(id) % 2 = 0"
 SMALL = {"spark.sql.codegen.wholeStage": "false", "spark.sql.shuffle.partitions": "2"}
