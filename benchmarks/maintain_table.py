@@ -116,6 +116,7 @@ def _make(session: Any, table: Any) -> None:
 def _bare(session: Any, table: Any) -> None:
     """What somebody would write by hand, in the same order and with the same arguments."""
     from airflow_snowpack.maintenance import Action, ExpireSnapshots, RemoveOrphanFiles, in_order, parse_options
+    from airflow_snowpack.maintenance.procedures import procedure_call
     from airflow_snowpack.maintenance.rewrites import Rewrite
 
     now = datetime.now(UTC)
@@ -125,7 +126,8 @@ def _bare(session: Any, table: Any) -> None:
             case Rewrite():
                 call = options.call(table)
             case ExpireSnapshots():
-                call = options.call(table, now=now)
+                ages = {"older_than": now - options.max_age, "retain_last": options.retain_last}
+                call = procedure_call(table, action, {**ages, "stream_results": options.stream_results})
             case RemoveOrphanFiles():
                 plan = options.planning_call(table, now=now, prefix_listing=False)
                 sql = plan.sql.replace("dry_run => :dry_run", "dry_run => false")
