@@ -1,6 +1,7 @@
 """What the end of a job adds to the counters.
 
-    add_counts(conn, counts_of(job, JobStatus.COMPLETED, results, now))
+    count_end(counts, job, JobStatus.COMPLETED, results, now)
+    add_counts(conn, counts)
 
 The invariant: a job is counted once, in the transaction that ends it; a preview is not counted.
 """
@@ -9,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from airflow_snowpack.jobs.action_history import ActionFigures
 from airflow_snowpack.jobs.model import ActionResult, Job, JobStatus
@@ -22,15 +22,8 @@ BOUNDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0)
 """The upper bounds of the buckets of both histograms, in seconds."""
 
 
-def counts_of(job: Job, status: JobStatus, results: Sequence[ActionResult], now: datetime) -> list[dict[str, Any]]:
-    """Return the counts of a job that an attempt ends, see :func:`count_end`."""
-    counts = Counts()
-    count_end(counts, job, status, results, now)
-    return counts.rows()
-
-
-def count_end(counts: Counts, job: Job, status: JobStatus, results: Sequence[ActionResult], now: datetime) -> None:
-    """Count a job that an attempt or the rescuer ends.
+def count_end(counts: Counts, job: Job, status: JobStatus, results: Sequence[ActionResult], now: datetime) -> Counts:
+    """Count a job that an attempt or the rescuer ends, and return the counts.
 
     :param job: as its last attempt began. Its first claim ended its wait; a later one would count earlier attempts too.
     """
@@ -46,10 +39,11 @@ def count_end(counts: Counts, job: Job, status: JobStatus, results: Sequence[Act
         for name, amount in (done | {SNAPSHOTS_EXPIRED: figures.snapshots_expired}).items():
             if amount > 0:
                 counts.add(name, amount, action=result.action)
+    return counts
 
 
-def counts_of_cancelled(number: int) -> list[dict[str, Any]]:
+def counts_of_cancelled(number: int) -> Counts:
     """Return the counts of jobs that are cancelled before an attempt has ended them."""
     counts = Counts()
     counts.add(JOBS, number, status=JobStatus.CANCELLED.value)
-    return counts.rows()
+    return counts

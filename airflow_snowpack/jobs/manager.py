@@ -29,7 +29,7 @@ from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.action_history import ActionHistory, records_of, skipped_by_plan
 from airflow_snowpack.jobs.claim_order import ORDER, ClaimCursor, QueuePosition, check_priority, close_gaps, is_in_turn, turn_of
-from airflow_snowpack.jobs.counts import counts_of, counts_of_cancelled
+from airflow_snowpack.jobs.counts import count_end, counts_of_cancelled
 from airflow_snowpack.jobs.errors import (
     DrainModeOn,
     JobAlreadyFinished,
@@ -89,7 +89,7 @@ from airflow_snowpack.store import (
     write_audit,
 )
 from airflow_snowpack.store.audit import entry_values
-from airflow_snowpack.store.counters import add_counts
+from airflow_snowpack.store.counters import RECORD_COUNTS, Counts, add_counts
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, switches, table_locks
 from airflow_snowpack.tracing import span, traceparent
 
@@ -584,7 +584,7 @@ class Jobs:
             "b_error": None if error is None else storable_error(error),
             "b_results": results_to_json(results) or None,
             "b_records": records_of(claim.job, status, results),
-            "b_counts": counts_of(claim.job, status, results, now),
+            "b_counts": count_end(Counts(), claim.job, status, results, now).row(),
         }
         write = partial(_finish_locked, lock_key=claim.job.table.lock_key) if left_work else self._steps.finish
         end = repeatable(lambda conn: write(conn, values), lambda conn: self._ended_before(conn, values))
@@ -959,7 +959,7 @@ def _finish_locked(conn: sa.Connection, values: Mapping[str, Any], *, lock_key: 
         return False
     conn.execute(do.expire_lock(), {**values, "b_table": lock_key})
     keep_records(conn, values, lock_key)
-    add_counts(conn, values["b_counts"])
+    conn.execute(RECORD_COUNTS, values)
     return True
 
 

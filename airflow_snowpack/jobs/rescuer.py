@@ -27,7 +27,7 @@ from airflow_snowpack.jobs.rows import job_from, lock_from, read_drain
 from airflow_snowpack.jobs.steps_sqlite import keep_records
 from airflow_snowpack.lineage.operations import forget_operations
 from airflow_snowpack.store import Actor, Expired, Store, write_audit
-from airflow_snowpack.store.counters import Counts, add_counts
+from airflow_snowpack.store.counters import Counts, add_counts, sum_increments
 from airflow_snowpack.store.retention import Pruner
 from airflow_snowpack.store.tables.jobs import job_queue, jobs, table_locks
 
@@ -84,7 +84,7 @@ def rescue(
         if report.changed:
             detail = {"requeued": list(report.requeued), "failed": list(report.failed), "unlocked": list(report.unlocked)}
             write_audit(conn, store, actor, "sweep", QUEUE, **detail)
-        add_counts(conn, counts.rows())
+        add_counts(conn, counts)
         return report
 
     report = store.transact(sweep)
@@ -92,6 +92,7 @@ def rescue(
         # In separate transactions: a submit takes the table's lock first and writes its key last.
         _delete_expired_keys(store)
         forget_operations(store)
+        sum_increments(store)
     return report
 
 

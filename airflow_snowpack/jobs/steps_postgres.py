@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.claim_order import ORDER
 from airflow_snowpack.store.audit import insert_entry
-from airflow_snowpack.store.counters import increase
+from airflow_snowpack.store.counters import record_counts
 from airflow_snowpack.store.pg_prepared import PgPrepared
 from airflow_snowpack.store.tables.jobs import job_queue
 
@@ -40,7 +40,7 @@ def _finish() -> Any:
     ended = do.end_job(acked).cte("ended")
     unlocked = do.unlock_table(ended).cte("unlocked")
     recorded = do.record_actions(ended).cte("recorded")
-    counted = increase(ended).cte("counted")
+    counted = record_counts(ended).cte("counted")
     return sa.select(ended.c.job_id).add_cte(unlocked, recorded, counted)
 
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from airflow_snowpack.jobs import statements as do
 from airflow_snowpack.jobs.claim_order import ORDER
 from airflow_snowpack.store.audit import INSERT_ENTRY
-from airflow_snowpack.store.counters import add_counts
+from airflow_snowpack.store.counters import RECORD_COUNTS
 from airflow_snowpack.store.tables.jobs import job_queue
 
 LOCK = do.lock_table(for_job=True)
@@ -53,7 +53,7 @@ class SqliteSteps:
             return False
         conn.execute(UNLOCK, {**values, "b_table": ended.lock_key})
         keep_records(conn, values, ended.lock_key)
-        add_counts(conn, values["b_counts"])
+        conn.execute(RECORD_COUNTS, values)
         return True
 
     def _start(self, conn: sa.Connection, lease: Any, values: Mapping[str, Any]) -> sa.Row[Any] | None:

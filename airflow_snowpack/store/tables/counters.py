@@ -1,4 +1,4 @@
-"""The table of counters, for metrics."""
+"""The tables of counters, for metrics."""
 
 from __future__ import annotations
 
@@ -15,4 +15,13 @@ counters = sa.Table(
     sa.Column("value", sa.Float, nullable=False),
     postgresql_with=BUSY,
 )
-"""A counter is the sum of its slots: transactions that count at the same time rarely wait for each other's row."""
+"""The counters without what :data:`counter_increments` still has, all in slot 0; release 0.1 spreads a counter over slots."""
+
+counter_increments = sa.Table(
+    "counter_increments",
+    metadata,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), sa.Identity(), primary_key=True),
+    sa.Column("amounts", sa.JSON, nullable=False),
+    postgresql_with=BUSY,
+)
+"""What one transaction counted, as ``[[name, labels, amount], …]``. Transactions only insert here, so none waits for another."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -11,8 +12,8 @@ from clocks import MovedClock
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus
 from airflow_snowpack.jobs.withdrawal import withdraw
-from airflow_snowpack.store.counters import SLOTS, read_counters
-from airflow_snowpack.store.tables.counters import counters
+from airflow_snowpack.store.counters import read_counters, sum_increments
+from airflow_snowpack.store.tables.counters import counter_increments
 from airflow_snowpack.store.tables.jobs import jobs as jobs_table
 
 DATA, SNAPSHOTS = "rewrite_data_files", "expire_snapshots"
@@ -86,12 +87,24 @@ def test_a_job_whose_workers_were_all_lost_is_counted_as_failed_once(jobs: Jobs,
     assert counted(jobs, "jobs_ended") == {("failed",): 1}
 
 
-def test_the_rows_of_a_counter_do_not_grow_with_the_jobs(jobs: Jobs, table: TableName) -> None:
-    for _ in range(3 * SLOTS):
+def test_the_sweep_sums_what_jobs_recorded_and_the_counters_stay_equal(jobs: Jobs, table: TableName) -> None:
+    for _ in range(5):
         run(jobs, table)
-    rows = jobs.store.scalar(sa.select(sa.func.count()).where(counters.c.name == "jobs_ended"))
-    assert rows <= SLOTS
-    assert counted(jobs, "jobs_ended") == {("completed",): 3 * SLOTS}
+    before = read_counters(jobs.store)
+    rows = sa.select(sa.func.count()).select_from(counter_increments)
+    assert jobs.store.scalar(rows) == 5
+    jobs.sweep()
+    assert jobs.store.scalar(rows) == 0
+    assert read_counters(jobs.store) == before
+    assert counted(jobs, "jobs_ended") == {("completed",): 5}
+
+
+def test_processes_that_sum_at_once_count_everything_once(jobs: Jobs, table: TableName) -> None:
+    for _ in range(20):
+        run(jobs, table)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: sum_increments(jobs.store), range(8)))
+    assert counted(jobs, "jobs_ended") == {("completed",): 20}
 
 
 def test_a_longer_wait_of_a_later_attempt_is_not_observed_again(jobs: Jobs, table: TableName, clock: MovedClock) -> None:
