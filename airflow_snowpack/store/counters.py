@@ -18,6 +18,7 @@ import json
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -47,7 +48,7 @@ class Counts:
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add an amount, which is not negative, to a counter."""
-        self._amounts[name, json.dumps(labels, sort_keys=True)] += amount
+        self._amounts[name, _encode(tuple(labels.items()))] += amount
 
     def observe(self, name: str, value: float, bounds: Sequence[float], **labels: str) -> None:
         """Add a value to a histogram.
@@ -61,6 +62,12 @@ class Counts:
     def row(self) -> list[list[Any]]:
         """Return the parameter ``b_counts`` of :func:`record_counts`."""
         return [[name, labels, amount] for (name, labels), amount in self._amounts.items()]
+
+
+@lru_cache
+def _encode(labels: Labels) -> str:
+    """Cached, because the end of each job encodes the same few labels."""
+    return json.dumps(dict(labels), sort_keys=True)
 
 
 def record_counts(source: sa.FromClause | None = None) -> Any:
