@@ -30,7 +30,7 @@ PORT = re.compile(r":[^:\]]*$")
 HIDDEN = "***"
 SHORTEST_SECRET = 4  # a shorter one would match parts of words
 SECRET_NAME = re.compile(
-    r"passw|passphrase|secret|token|credential|authorization|(api|access).?key|(?<![a-z])(key|pwd|sas|dsn|conn)(?![a-z])|_auth$",
+    r"passw|passphrase|secret|token|credential|authorization|(api|access).?key|connection.string|(?<![a-z])(key|pwd|sas|dsn|conn)(?![a-z])|_auth$",
     re.IGNORECASE,
 )
 """The names of variables and fields whose values are secrets."""

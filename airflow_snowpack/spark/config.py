@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from airflow_snowpack.redaction import SECRET_NAME
 from airflow_snowpack.spark.errors import SparkUnavailable, SubstitutionRequested
 
 CATALOG_PREFIX = "spark.sql.catalog."
@@ -74,6 +75,8 @@ class SparkConfig:
             "spark.sql.extensions": ICEBERG_EXTENSIONS,
             "spark.sql.session.timeZone": "UTC",
             SUBSTITUTION: "false",
+            # Spark's own expression matches neither an OAuth2 credential nor an account's key.
+            "spark.redaction.regex": f"(?i){SECRET_NAME.pattern}",
             "spark.ui.enabled": "false",
             # A progress bar is noise in a task's log.
             "spark.ui.showConsoleProgress": "false",

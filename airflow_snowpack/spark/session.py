@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import signal
 import sys
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from zipimport import zipimporter
 
+from airflow_snowpack.redaction import HIDDEN, SECRET_NAME
 from airflow_snowpack.spark.config import (
     CATALOG_PREFIX,
     ICEBERG_EXTENSIONS,
@@ -51,10 +51,6 @@ CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
 """pyspark's variable, with which its functions make columns for Spark Connect, and no session starts in this process."""
 # What may differ between two callers of one JVM without a consequence for either.
 COSMETIC = frozenset({"spark.app.name"})
-# As Spark's own spark.redaction.regex has it, and a little more.
-SECRET = re.compile(r"secret|password|token|credential|access[.-]?key|account[.-]key", re.IGNORECASE)
-
-
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """The variable by which ``spark-submit`` passes its JVM to the application."""
 OF_COMMAND_LINE = frozenset(
@@ -126,7 +122,7 @@ def _start(config: SparkConfig) -> _Running:
     launch_conf = config.launch_conf()
     log.info("Starting Spark %s on %s with Java %s (%s)", version, config.master, java.version, java.origin)
     # The command line is for everybody on the machine to read; a secret reaches the JVM after its start, with the context.
-    shown = {key: value for key, value in launch_conf.items() if not SECRET.search(key)}
+    shown = {key: value for key, value in launch_conf.items() if not SECRET_NAME.search(key)}
     os.environ.pop(CONNECT_MODE, None)
     gateway = start_jvm(shown, java, JvmLog())
     conf = SparkConf(loadDefaults=False)
@@ -201,12 +197,27 @@ def _session_of(running: _Running, wanted: dict[str, str]) -> SparkSession:
             return session
     from pyspark.sql import SparkSession
 
-    # The first caller gets the process's own session, the one that SparkSession.builder finds; catalogs belong to a session.
-    session = SparkSession(running.context) if not running.sessions else running.sessions[0][1].newSession()
+    # The first caller gets the process's own session, the one that SparkSession.builder finds. A session keeps a catalog that it
+    # has used, whatever is set afterwards.
+    session = running.sessions[0][1] if running.sessions else SparkSession(running.context)
+    if running.sessions or any(session.conf.get(key, value) != value for key, value in wanted.items()):
+        session = session.newSession()
+        for key, value in session.conf.getAll.items():
+            if value == HIDDEN and key not in wanted:
+                session.conf.unset(key)
+    _have_redacted(running.context, wanted)
     for key, value in wanted.items():
         session.conf.set(key, value)
     running.sessions.append((wanted, session))
     return session
+
+
+def _have_redacted(context: SparkContext, settings: Mapping[str, str]) -> None:
+    """Have Spark redact secrets of a session in its event log, where it redacts only settings that the context has, too."""
+    conf: Any = context._jsc
+    for key in settings:
+        if SECRET_NAME.search(key):
+            conf.sc().conf().set(key, HIDDEN)
 
 
 def _check_same(wanted: Mapping[str, str], running: Mapping[str, str]) -> None:
@@ -222,7 +233,7 @@ def _check_same(wanted: Mapping[str, str], running: Mapping[str, str]) -> None:
 
 
 def _difference(key: str, wanted: str | None, running: str | None) -> str:
-    return f"{key} (a secret, not shown)" if SECRET.search(key) else f"{key}={running!r} (requested: {wanted!r})"
+    return f"{key} (a secret, not shown)" if SECRET_NAME.search(key) else f"{key}={running!r} (requested: {wanted!r})"
 
 
 def _forget_dead() -> None:

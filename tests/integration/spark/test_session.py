@@ -32,6 +32,18 @@ def test_other_catalogs_get_a_session_of_their_own_in_the_same_jvm(
     assert other.conf.get("spark.sql.catalog.lake", "") == ""
 
 
+def test_a_catalog_that_the_callers_own_code_uses_in_the_session_of_the_process_is_not_used_under_its_name(
+    spark: SparkSession, spark_config: SparkConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert spark.sql("SHOW NAMESPACES IN lake").collect()
+    monkeypatch.setattr("airflow_snowpack.spark.session._running", None)  # as if that code had started it
+
+    other = local_session(replace(spark_config, catalogs=CatalogConfig.embedded(tmp_path).spark_conf()))
+
+    assert not other.sql("SHOW NAMESPACES IN lake").collect()
+    assert spark.sql("SHOW NAMESPACES IN lake").collect()
+
+
 def test_settings_that_a_running_jvm_cannot_change_are_refused(spark: SparkSession, spark_config: SparkConfig) -> None:
     with pytest.raises(SparkUnavailable, match=r"spark\.driver\.memory='1g' \(requested: '3g'\)"):
         local_session(replace(spark_config, driver_memory="3g"))

@@ -41,17 +41,29 @@ def test_a_jvm_that_refuses_its_settings_is_quoted() -> None:
 
 
 SECRET_AND_RESTART = """
-    import os, signal
+    import os, signal, sys
+    from dataclasses import replace
     from pathlib import Path
     from airflow_snowpack.spark import SparkConfig, SparkDied, SparkWork, local_session
 
-    config = SparkConfig(conf={"spark.hadoop.fs.s3a.secret.key": "hunter2", "spark.cleaner.ttl.note": "true"})
+    home = Path(sys.argv[1])
+    logged = {"spark.eventLog.enabled": "true", "spark.eventLog.compress": "false", "spark.eventLog.dir": f"file://{home}"}
+    secrets = ("credential", "s3.secret-access-key", "adls.account-key", "adls.connection-string", "header.Authorization")
+    config = SparkConfig(
+        conf={"spark.hadoop.fs.s3a.secret.key": "hunter2", "spark.cleaner.ttl.note": "true", **logged},
+        catalogs={f"spark.sql.catalog.lake.{name}": "hunter2" for name in secrets},
+    )
     signal.signal(signal.SIGINT, lambda number, frame: print("handled"))
     session = local_session(config)
     signal.raise_signal(signal.SIGINT)
     context = session.sparkContext
     jvm = int(context._jvm.java.lang.ProcessHandle.current().pid())
     command = Path(f"/proc/{jvm}/cmdline").read_text()
+    session.range(5).count()
+    (events,) = (path.read_text() for path in home.rglob("events_*"))
+    print("SparkListenerJobStart" in events, "adls.connection-string" in events, "hunter2" in events)
+    other = local_session(replace(config, catalogs={"spark.sql.catalog.lake.uri": "http://127.0.0.1:9"}))
+    print(other.conf.get("spark.sql.catalog.lake.credential", None), session.conf.get("spark.sql.catalog.lake.credential"))
     print("hunter2" in command, "spark.cleaner.ttl.note=true" in command)
     print(context._jsc.hadoopConfiguration().get("fs.s3a.secret.key"))
     try:
@@ -61,14 +73,13 @@ SECRET_AND_RESTART = """
     again = local_session(config)
     print(again is not session, again.range(5).count())
 
-    import sys
     import pyarrow as pa
     from datetime import UTC, datetime
     from airflow_snowpack.iceberg import CatalogConfig, TableName
     from airflow_snowpack.jobs.model import Job, JobStatus
     from airflow_snowpack.maintenance import Action, SparkEngine
 
-    lake = CatalogConfig.embedded(Path(sys.argv[1]))
+    lake = CatalogConfig.embedded(home)
     catalog, rows = lake.load(), pa.table({"id": [1]})
     catalog.create_namespace("db")
     catalog.create_table("db.t", rows.schema).append(rows)
@@ -96,11 +107,15 @@ def test_a_session_keeps_the_processs_own_handler_of_sigint(printed: list[str]) 
 
 
 def test_a_secret_setting_reaches_hadoop_and_is_not_on_the_jvms_command_line(printed: list[str]) -> None:
-    assert printed[1:3] == ["False True", "hunter2"]
+    assert printed[3:5] == ["False True", "hunter2"]
+
+
+def test_secrets_of_a_catalog_are_neither_in_the_event_log_nor_in_other_sessions(printed: list[str]) -> None:
+    assert printed[1:3] == ["True True False", "None hunter2"]
 
 
 def test_a_jvm_that_died_is_replaced_by_the_next_session(printed: list[str]) -> None:
-    assert printed[4] == "True 5"
+    assert printed[6] == "True 5"
 
 
 DIED = (
@@ -111,11 +126,11 @@ DIED = (
 
 
 def test_a_jvm_that_dies_in_a_call_is_reported_with_how_it_ended(printed: list[str]) -> None:
-    assert printed[3] == DIED
+    assert printed[5] == DIED
 
 
 def test_a_jvm_that_dies_before_the_first_call_of_an_action_is_reported_with_how_it_ended(printed: list[str]) -> None:
-    rewrite, manifests = printed[5:]
+    rewrite, manifests = printed[7:]
     assert rewrite == f"failed | Failed before anything was done | {DIED}"
     assert manifests.startswith("failed | Failed")
     assert manifests.endswith(DIED)
