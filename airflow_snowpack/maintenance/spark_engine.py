@@ -188,11 +188,11 @@ class SparkEngine:
             raise refused(options, "spark_conf", f"is refused by Spark: {error}") from error
         try:
             yield
-        finally:
-            try:
-                _translating(conf.close)
-            except SparkFailed as error:  # the session is gone, and its settings with it
-                log.warning("settings_not_restored: %s", error)
+        except BaseException as error:
+            if isinstance(error, Exception):  # see with_settings
+                _restore(conf)
+            raise
+        _restore(conf)
 
     def _refuse_replaced(self, job: Job, read: Callable[[], MetadataReader]) -> ActionEffect | None:
         """Return the end of an action whose table was dropped and created again; ``None`` for any other.
@@ -303,6 +303,13 @@ class SparkEngine:
         if callable(self._session):
             return nullcontext(SessionStatements(without_substitution(self._session())))
         return self._session.opened(job.job_id, job.attempt)
+
+
+def _restore(conf: ExitStack) -> None:
+    try:
+        _translating(conf.close)
+    except SparkFailed as error:  # the session is gone, and its settings with it
+        log.warning("settings_not_restored: %s", error)
 
 
 def _translating(call: Callable[[], object]) -> None:

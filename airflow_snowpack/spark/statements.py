@@ -58,16 +58,25 @@ class Statements(ABC):
 
     @contextmanager
     def with_settings(self, conf: Mapping[str, str]) -> Iterator[None]:
-        """Change settings for the block, and restore them afterwards."""
+        """Change settings for the block, and restore them afterwards, but not after a ``BaseException``.
+
+        After a task's time limit, the statement may still run, and the next call on the same connection would wait for its end.
+        """
         before: dict[str, str | None] = {}
+
+        def restore() -> None:
+            for name, earlier in before.items():
+                self.change(name, earlier)
+
         try:
             for name, value in conf.items():
                 before[name] = self.setting(name)
                 self.change(name, value)
             yield
-        finally:
-            for name, earlier in before.items():
-                self.change(name, earlier)
+        except Exception:
+            restore()
+            raise
+        restore()
 
     def stamping(self, properties: Mapping[str, str]) -> AbstractContextManager[None]:
         """Add properties to the summaries of the commits inside the block, if the engine can."""
@@ -188,7 +197,7 @@ def new_view() -> str:
 @contextmanager
 def _stamping(session: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
     """Procedures ignore Spark's setting for such properties, so they are set in Iceberg's ``EnvironmentContext``, which is global
-    to the JVM."""
+    to the JVM. They are removed as :meth:`Statements.with_settings` restores settings."""
     jvm: Any = session.sparkContext._jvm
     context = jvm.org.apache.iceberg.EnvironmentContext
     for key, value in properties.items():
@@ -198,8 +207,6 @@ def _stamping(session: SparkSession, properties: Mapping[str, str]) -> Iterator[
     except Exception:
         _unstamp(context, properties)
         raise
-    # Not after a BaseException, such as a task's time limit: the procedure may still run, and the next call on the same
-    # connection would wait for its end.
     _unstamp(context, properties)
 
 

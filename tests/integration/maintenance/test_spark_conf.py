@@ -50,6 +50,22 @@ def test_a_value_that_spark_refuses_fails_the_action_for_good_and_changes_nothin
     assert world.spark.conf.get(PARTITIONS) == before
 
 
+def test_a_time_limit_ends_an_action_without_another_call_of_spark_which_would_wait_for_its_statement(
+    world: SparkWorld, one_commit: TableName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = world.spark.conf.get(PARTITIONS)
+
+    def run(options: RewriteManifests, given: ActionRun) -> ActionEffect:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RewriteManifests, "run", run)
+    with pytest.raises(KeyboardInterrupt):
+        world.run(one_commit, Action.REWRITE_MANIFESTS, spark_conf={PARTITIONS: "77"})
+
+    assert world.spark.conf.get(PARTITIONS) == "77"
+    world.spark.conf.set(PARTITIONS, before)
+
+
 @pytest.mark.parametrize(
     ("conf", "problem"),
     [
