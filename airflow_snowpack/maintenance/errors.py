@@ -57,3 +57,14 @@ class PlanTakesNoOptions(SnowpackError, kind=Kind.INVALID):
             f"{name} cannot be given with the actions 'auto': the table's policy has the options of a plan. Set it in the "
             "policy, or name the actions. `airflow snowpack policies explain` shows the policy of a table."
         )
+
+
+class OtherTableInSpark(SnowpackError, kind=Kind.MISCONFIGURED):
+    """Another table in Spark."""
+
+    def __init__(self, table: str, theirs: str, ours: str) -> None:
+        super().__init__(
+            f"Spark has another table named {table}: {theirs} is current there, and {ours} in the catalog of this process. Have "
+            "spark.sql.catalog.* of Spark or its server reach the catalog of catalog_conn_id, or set the extra send_catalog of a "
+            "spark_connect connection."
+        )

@@ -31,12 +31,13 @@ from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, Job
 from airflow_snowpack.maintenance.action import parse_actions
 from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, ChangeWatch, PlanningContext
 from airflow_snowpack.maintenance.commits import is_conflict, is_refused
-from airflow_snowpack.maintenance.errors import InvalidOption
+from airflow_snowpack.maintenance.errors import InvalidOption, OtherTableInSpark
 from airflow_snowpack.maintenance.options import ActionOptions, parse_options, refused
 from airflow_snowpack.maintenance.plan import forbidden
 from airflow_snowpack.maintenance.removals.model import RemovalState
 from airflow_snowpack.maintenance.removals.of_job import JobRemovals
 from airflow_snowpack.maintenance.removals.records import Removals
+from airflow_snowpack.maintenance.same_table import check_same_table
 from airflow_snowpack.maintenance.table_defaults import forbidden_reason, options_for
 from airflow_snowpack.spark import (
     SessionStatements,
@@ -91,6 +92,7 @@ class SparkEngine:
         self._connect = catalog
         self._reader: MetadataReader | None = None
         self._table_uuid: str | None = None  # of the table of the first action
+        self._is_same_table = False  # of the first action, and that of Spark
         self._footprints = footprints
         self._removals = removals
         self._tries = tries
@@ -147,6 +149,8 @@ class SparkEngine:
         try:
             with self._session_for(job) as statements:
                 run = self._action_run(job, action, statements)
+                if (other := self._refuse_other_table(run)) is not None:
+                    return other
                 table = watch.begin(run, getattr(options, "branch", None))
                 options, reason = _effective_options(job, action, table)
                 # The removal refuses a list whose deletion an earlier attempt has begun, so that its state shows the refusal.
@@ -213,6 +217,22 @@ class SparkEngine:
             "submitted. Submit it again."
         )
         return ActionEffect(ActionOutcome.FAILED, NOTHING_DONE, error=error, final=True)
+
+    def _refuse_other_table(self, run: ActionRun) -> ActionEffect | None:
+        """Return the end of an action for which Spark has another table, or none; ``None`` for any other."""
+        if self._is_same_table:
+            return None
+        try:
+            check_same_table(run)
+        except (OtherTableInSpark, SparkFailed) as error:
+            return ActionEffect(
+                ActionOutcome.FAILED,
+                NOTHING_DONE,
+                error=str(run.explained(error) if isinstance(error, SparkFailed) else error),
+                final=isinstance(error, OtherTableInSpark),
+            )
+        self._is_same_table = True
+        return None
 
     def _explain_failure(self, job: Job, failed: ActionEffect) -> ActionEffect:
         """Return the failure, or that the table was dropped and created again while the action ran."""

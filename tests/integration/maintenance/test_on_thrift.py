@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 import thrift_worker
 from bounded import PATIENCE_S, Beside, started
@@ -195,7 +196,32 @@ def test_the_five_actions_keep_the_rows_and_name_their_job_to_the_server(served:
     assert [each for each in origins if each["job_id"] == job.job_id and each["action"] == "rewrite_manifests"] == [
         {**named, "action": "rewrite_manifests"}
     ]
-    assert {each["action"] for each in origins if each["job_id"] == job.job_id} == set(Action)
+    assert {each["action"] for each in origins if each["job_id"] == job.job_id} == {*Action, "ancestors_of"}
+
+
+@pytest.mark.parametrize("ahead", ["server", "process", "neither", "both are empty"])
+def test_a_server_whose_catalog_has_another_table_of_the_name_changes_none(
+    served: Served, jobs: Jobs, tmp_path: Path, ahead: str
+) -> None:
+    name, elsewhere = served.fragmented(), CatalogConfig.embedded(tmp_path, "lake").load()
+    theirs, rows = served.catalog.load_table(name.identifier), pa.table({"id": [1], "note": ["new"]})
+    elsewhere.create_namespace("db")
+    if ahead == "both are empty":
+        served.sql(f"DROP TABLE {name.quoted}", f"CREATE TABLE {name.quoted} (id BIGINT, note STRING) USING iceberg")
+        elsewhere.create_table(name.identifier, theirs.schema())
+    elif ahead == "neither":
+        elsewhere.create_table(name.identifier, theirs.schema()).append(rows)
+    else:
+        ours = elsewhere.register_table(name.identifier, theirs.metadata_location)
+        (theirs if ahead == "server" else ours).append(rows)
+    head = served.head(name)
+
+    engine = SparkEngine(served.server, lambda: elsewhere, removals=Removals(jobs.store), tries=1)
+    (result,) = run(jobs, engine, name, "rewrite_data_files", rewrite_data_files=COMPACT).results
+
+    assert (result.outcome, result.message, result.final) == (ActionOutcome.FAILED, "Failed before anything was done", True)
+    assert f"Spark has another table named {name}: " in str(result.error)
+    assert served.head(name) == head
 
 
 def test_a_refused_predicate_fails_for_good_with_sparks_reason(served: Served, jobs: Jobs, engine: SparkEngine) -> None:
