@@ -359,16 +359,20 @@ def load_table(catalog: Catalog, name: TableName) -> Table:
     :raises TableUnreadable: its metadata file cannot be read, or names snapshots that it does not have.
     :raises CatalogUnreachable: the catalog does not answer.
     """
-    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchPropertyException, NoSuchTableError
 
     try:
         table = catalog.load_table(name.identifier)
-    except (NoSuchTableError, NoSuchNamespaceError):
+    except (NoSuchTableError, NoSuchNamespaceError, NoSuchPropertyException):  # the last for a table in another format
         raise TableNotFound(name.dotted, catalog.name, neighbours(catalog, name)) from None
     except connection_errors() as error:
         raise CatalogUnreachable(catalog.name, error) from error
     except unreadable_errors() as error:
         raise TableUnreadable(name.dotted, error) from error
+    found = table.name()
+    if found != name.identifier and [*map(str.lower, found)] == [*map(str.lower, name.identifier)]:
+        # Hive and Glue ignore case: under two names, one table would have two locks and two histories.
+        raise TableNotFound(name.dotted, catalog.name, (".".join(found),))
     check_refs(table)
     return table
 

@@ -82,10 +82,12 @@ class GuardedHiveCatalog(OwnFileAccess, HiveCatalog):
             for database in client.get_all_databases():
                 names = client.get_all_tables(database)
                 for start in range(0, len(names), BATCH_SIZE):
-                    for table in client.get_table_objects_by_name(database, names[start : start + BATCH_SIZE]):
-                        found = _listed(table)
+                    batch = names[start : start + BATCH_SIZE]
+                    tables = {table.tableName: table for table in client.get_table_objects_by_name(database, batch)}
+                    for name in batch:  # of a table that was dropped since, or is withheld, nothing is known
+                        found = _listed(tables[name]) if name in tables else Listed()
                         if found is not None:
-                            yield (table.dbName, table.tableName), found
+                            yield (database, name), found
 
     def metadata_location_of(self, identifier: Identifier) -> str | None:
         """Return where the metadata of a table is, see :class:`.ListsEverything`."""

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from hive_metastore import ThriftHiveMetastore
 from spark_world import FirstMade, SparkWorld
 
 from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, ForeignFiles, TableName, load_table
 from airflow_snowpack.iceberg.broker import Broker
+from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.maintenance.removals.records import Removals
@@ -158,7 +160,8 @@ def test_files_of_a_table_in_another_format_are_not_orphans(world_of: Callable[[
 def create_in_another_format(catalog: Any, name: str, location: str) -> None:
     """Create an external table of Parquet files, as Hive and Athena do."""
     if catalog.name == "glue":
-        catalog.glue.create_table(DatabaseName=DATABASE, TableInput={"Name": name, "StorageDescriptor": {"Location": location}})
+        given = {"Name": name, "StorageDescriptor": {"Location": location}, "Parameters": {"classification": "parquet"}}
+        catalog.glue.create_table(DatabaseName=DATABASE, TableInput=given)
         return
     from hive_metastore.ttypes import SerDeInfo, StorageDescriptor, Table
 
@@ -183,6 +186,40 @@ def test_a_table_that_has_not_changed_is_not_read_again(world_of: Callable[[str]
     assert moved(first) == {name: None}
     world.append(name, id=[9], part=[0], note=["later"])
     assert moved(first)[name] not in (first, None)
+
+
+@pytest.mark.parametrize("kind", [HIVE])
+def test_a_table_that_the_metastore_names_and_withholds_is_not_taken_for_none(
+    world_of: Callable[[str], SparkWorld], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_of(kind)
+    name, withheld = world._made(commits=1, deletes=0), world._made(commits=1, deletes=0)
+
+    def filtered(client: Any, database: str, names: list[str]) -> list[Any]:
+        return [table for table in really(client, database, names) if table.tableName != withheld.table]
+
+    really = ThriftHiveMetastore.Client.get_table_objects_by_name
+    monkeypatch.setattr(ThriftHiveMetastore.Client, "get_table_objects_by_name", filtered)
+
+    assert withheld.dotted in {other.label for other in ForeignFiles.of(world.catalog, name).others}
+
+
+@pytest.mark.parametrize("kind", [HIVE])
+def test_a_table_has_one_name_although_the_catalog_ignores_case(world_of: Callable[[str], SparkWorld], kind: str) -> None:
+    world = world_of(kind)
+    name = world._made(commits=1, deletes=0)
+
+    with pytest.raises(TableNotFound, match=rf"Its database has: {name.dotted}\."):
+        load_table(world.catalog, TableName.parse(name.dotted.upper(), catalog=kind))
+
+
+@pytest.mark.parametrize("kind", [HIVE, GLUE])
+def test_a_table_in_another_format_is_not_found(world_of: Callable[[str], SparkWorld], kind: str) -> None:
+    world = world_of(kind)
+    create_in_another_format(world.catalog, "csv", "file:///nowhere/csv")
+
+    with pytest.raises(TableNotFound, match=r"has no table 'db\.csv'"):
+        load_table(world.catalog, TableName.parse(f"{DATABASE}.csv", catalog=kind))
 
 
 def test_a_wrong_secret_is_named(servers: Servers) -> None:
