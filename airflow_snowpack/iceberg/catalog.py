@@ -205,9 +205,9 @@ class CatalogConfig:
                 place, _, database = self.address.partition("/")
                 parts = [f"{_host_place(place)}/{database}", self.name]
             case CatalogKind.HIVE:
-                parts = [",".join(sorted(_web_place(uri.strip()) for uri in self.address.split(",")))]
+                parts = [",".join(sorted(_web_place(uri.strip()) for uri in self.properties.get("uri", self.address).split(",")))]
             case CatalogKind.GLUE:
-                parts = [self.address, self.properties.get("glue.id"), self.properties.get("glue.endpoint")]
+                parts = [self.properties.get(f"glue.{name}") for name in ("region", "id", "endpoint")]
         return hashlib.sha256(json.dumps([self.kind, *parts]).encode()).hexdigest()[:FINGERPRINT_LENGTH]
 
     @property

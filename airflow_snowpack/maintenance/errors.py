@@ -65,6 +65,6 @@ class OtherTableInSpark(SnowpackError, kind=Kind.MISCONFIGURED):
     def __init__(self, table: str, theirs: str, ours: str) -> None:
         super().__init__(
             f"Spark has another table named {table}: {theirs} is current there, and {ours} in the catalog of this process. Have "
-            "spark.sql.catalog.* of Spark or its server reach the catalog of catalog_conn_id, or set the extra send_catalog of a "
-            "spark_connect connection."
+            "spark.sql.catalog.* of Spark or its server reach the catalog of catalog_conn_id, or set the extra send_catalog of "
+            "its connection."
         )

@@ -92,4 +92,7 @@ def test_hive_and_glue_are_named_by_their_addresses() -> None:
     assert hive.catalog_id == CatalogConfig.hive("lake", "thrift://a:9083,thrift://b:9083").catalog_id
     assert of_spark(hive, "type") == {"type": "hive"}
     assert of_spark(glue, "type", "client.region") == {"type": "glue", "client.region": "eu-central-1"}
+    # A property wins over the address, in PyIceberg and Spark, too.
+    assert CatalogConfig.hive("lake", "thrift://c:9083", properties={"uri": hive.address}).catalog_id == hive.catalog_id
+    assert CatalogConfig.glue("lake", "us-east-1", properties={"glue.region": glue.address}).catalog_id == glue.catalog_id
     assert len({hive.catalog_id, glue.catalog_id, CatalogConfig.glue("lake", "us-east-1").catalog_id}) == 3
