@@ -202,8 +202,10 @@ def _session_of(running: _Running, wanted: dict[str, str]) -> SparkSession:
     session = running.sessions[0][1] if running.sessions else SparkSession(running.context)
     if running.sessions or any(session.conf.get(key, value) != value for key, value in wanted.items()):
         session = session.newSession()
+        # It begins with the context's settings: the names of secrets, and what the caller's own code started it with.
+        ours = tuple(f"{key}." for key in wanted if "." not in key.removeprefix(CATALOG_PREFIX))
         for key, value in session.conf.getAll.items():
-            if value == HIDDEN and key not in wanted:
+            if key not in wanted and (value == HIDDEN or key.startswith(ours)):
                 session.conf.unset(key)
     _have_redacted(running.context, wanted)
     for key, value in wanted.items():
