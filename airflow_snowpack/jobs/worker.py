@@ -20,10 +20,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import FrameType, MappingProxyType, TracebackType
 from typing import Self
 
+from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.jobs.attempt import Attempt, Limit
 from airflow_snowpack.jobs.errors import LeaseRanOut, StaleAttempt
 from airflow_snowpack.jobs.manager import Jobs
@@ -82,6 +83,8 @@ class ShutdownWatcher:
 
 LEFT_CHECK_INTERVAL = timedelta(minutes=1)
 """How often an idle worker counts the jobs that wait for workers of other catalogs."""
+SKIP_INTERVAL = timedelta(minutes=1)
+"""How long a worker of several catalogs leaves one alone that cannot be used."""
 RECENT_JOBS = 1_000
 
 
@@ -135,6 +138,7 @@ class JobWorker:
         self._continue_on_error = continue_on_error
         self._sign = sign or SignOfLife(jobs.store, Role.WORKER, worker_id)
         self._engines: dict[str, Engine] = {}  # made, but not used yet
+        self._skipped_until: dict[str, datetime] = {}
         self._attempt: Attempt | None = None
         self._stopping = False
         self._guard = threading.Lock()  # makes a claim and its attempt one step for the shutdown watcher
@@ -205,7 +209,9 @@ class JobWorker:
         return None
 
     def _attempt_on(self, catalog_id: str, limit: Limit | None) -> Attempt | None:
-        engine = self._engines.get(catalog_id) or self._makers[catalog_id]()
+        engine = self._engines.get(catalog_id) or self._made(catalog_id)
+        if engine is None:
+            return None
         self._engines[catalog_id] = engine
         with self._claiming(), self._guard:
             claim = None if self._stopping else self._claim(catalog_id)
@@ -218,6 +224,25 @@ class JobWorker:
         self.recent.append(job.job_id)
         log.info("Job %s, attempt %d, on %s: %s", job.job_id, claim.attempt, job.table, job.work)
         return self._attempt
+
+    def _made(self, catalog_id: str) -> Engine | None:
+        """Return an engine; ``None`` if the catalog cannot be used for now, and another one can.
+
+        :raises SnowpackError: no catalog can be used.
+        """
+        now = self._jobs.store.clock()
+        if now < self._skipped_until.get(catalog_id, EVER):
+            return None
+        try:
+            engine = self._makers[catalog_id]()
+        except SnowpackError as problem:
+            self._skipped_until[catalog_id] = now + SKIP_INTERVAL
+            if self._skipped_until.keys() == self._makers.keys():
+                raise
+            log.warning("catalog_skipped: jobs of the catalog %s wait: %s", catalog_id, problem)
+            return None
+        self._skipped_until.pop(catalog_id, None)
+        return engine
 
     def _claim(self, catalog_id: str) -> Claim | None:
         if self._resumes is not None and catalog_id in self._resuming:

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 from contextlib import ExitStack, closing, contextmanager
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,6 @@ from airflow_snowpack.iceberg.errors import catalog_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from datetime import timedelta
     from types import FrameType
 
     from pyiceberg.catalog import Catalog
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import Engine
 
 log = logging.getLogger(__name__)
+
+ANSWER_WITHIN = timedelta(minutes=2)
+"""How long a catalog service may take for each answer: a silent one would hold a table's lock, and a worker, for ever."""
 
 
 def check_poll(poll: timedelta) -> timedelta:
@@ -85,7 +88,7 @@ def run_worker(
     catalogs = [spark.catalog for spark in sparks]
     sign = SignOfLife(installation.store, Role.WORKER, name, detail=joined_facts(catalogs))
     sign.beat()
-    first, *others = ((spark.catalog.catalog_id, engines(installation, spark)) for spark in sparks)
+    first, *others = ((spark.catalog.catalog_id, engines(installation, spark, at_once=len(sparks) == 1)) for spark in sparks)
     worker = JobWorker(
         installation.jobs,
         first[1],
@@ -103,26 +106,33 @@ def run_worker(
     log.info("Worker %s leaves", name)
 
 
-def engines(installation: Installation, spark: Spark) -> Callable[[], Engine]:
+def engines(installation: Installation, spark: Spark, *, at_once: bool = True) -> Callable[[], Engine]:
     """Return a function that makes an engine for each job.
 
     Each job connects to the catalog again, because tokens expire and addresses change. The previous connection is closed first.
 
+    :param at_once: connect now, and otherwise before the first engine, so that jobs of other catalogs need not wait for this one.
     :raises SparkUnavailable, CatalogUnreachable: this machine cannot run jobs.
     """
     from airflow_snowpack.inventory import stored_footprints
     from airflow_snowpack.maintenance import SparkEngine
 
     connections = ExitStack()
-    footprints = partial(stored_footprints, installation.store)
+    footprints, connected = partial(stored_footprints, installation.store), False
 
     def connect() -> Catalog:
-        return connections.enter_context(closing(spark.catalog.load()))
+        nonlocal connected
+        catalog = connections.enter_context(closing(spark.catalog.load(ANSWER_WITHIN)))
+        connected = True
+        return catalog
 
     def make() -> Engine:
         connections.close()
+        if not connected:
+            connect()
         return SparkEngine(spark.sessions, connect, footprints=footprints, removals=installation.removals)
 
     spark.check()
-    connect()
+    if at_once:
+        connect()
     return make

@@ -10,7 +10,7 @@ import pytest
 from clocks import MovedClock
 from scripted_engine import ScriptedEngine
 
-from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.iceberg import CatalogUnreachable, TableName
 from airflow_snowpack.jobs import (
     ActionOutcome,
     ActionResult,
@@ -202,6 +202,36 @@ def test_a_worker_of_several_catalogs_takes_them_in_turn_each_with_its_own_engin
     assert actions == {(A, "rewrite_manifests"), (B, "expire_snapshots")}
     assert jobs.get(left.job_id).status is JobStatus.PENDING
     assert f"jobs_left: 1 waiting job belongs to catalog {C}, and this worker reaches catalogs {A}, {B}." in caplog.text
+
+
+def test_a_worker_of_several_catalogs_works_on_while_one_of_them_is_down(jobs: Jobs, clock: MovedClock) -> None:
+    tries = []
+
+    def down() -> ScriptedEngine:
+        tries.append(clock())
+        if len(tries) < 3:
+            raise CatalogUnreachable("lake", OSError("down"))
+        return ScriptedEngine()
+
+    for catalog_id in (A, B):
+        jobs.submit(orders(catalog_id), ACTIONS)
+    worker = JobWorker(jobs, down, "worker", catalog_id=A, more_catalogs={B: ScriptedEngine})
+
+    assert [worker.run_once(), worker.run_once()] == [JobStatus.COMPLETED, None]
+    assert len(tries) == 1, "it is left alone for a while"
+    clock.move(minutes=2)
+    assert worker.run_once() is None
+    clock.move(minutes=2)
+    assert worker.run_once() is JobStatus.COMPLETED
+
+
+def test_a_worker_none_of_whose_catalogs_can_be_used_ends_with_the_reason(jobs: Jobs) -> None:
+    def down() -> ScriptedEngine:
+        raise CatalogUnreachable("lake", OSError("down"))
+
+    worker = JobWorker(jobs, down, "worker", catalog_id=A, more_catalogs={B: down})
+    with pytest.raises(CatalogUnreachable, match="down"):
+        worker.run_forever(until_idle=True)
 
 
 def test_a_worker_of_several_catalogs_resumes_the_job_of_an_earlier_try_in_each(jobs: Jobs) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -91,6 +92,21 @@ def test_each_job_of_a_worker_runs_on_the_table_of_its_own_catalog(
             assert sorted(scan.to_arrow()["id"].to_pylist()) == list(range(first, first + FILES))
     (sign,) = installation.store.read(read_signs)
     assert sign.detail["catalog_id"].split() == [each.catalog_id for each in catalogs.values()]
+
+
+def test_a_catalog_that_does_not_answer_keeps_no_worker_of_others_from_its_start(
+    installation: Installation, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        port = listening.getsockname()[1]
+    down = {"AIRFLOW_CONN_WEST": f"http://127.0.0.1:{port}"}
+    environment = Environment(variables({"west": catalog(tmp_path / "west", 0), "east": catalog(tmp_path / "east", 0)}) | down)
+
+    run_worker(installation, *open_sparks(Settings.load(environment), environment), poll=timedelta(seconds=1), until_idle=True)
+
+    assert (
+        f"catalog_skipped: jobs of the catalog {CatalogConfig.rest('lake', f'http://127.0.0.1:{port}').catalog_id}" in caplog.text
+    )
 
 
 def test_two_connections_to_one_catalog_count_once(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_every_command_of_the_page_ends_as_it_says(
     from airflow_snowpack.cli.commands import doctor
 
     monkeypatch.chdir(installation)  # some commands write reports
-    monkeypatch.setattr(process, "engines", lambda _installation, _spark: ScriptedEngine)
+    monkeypatch.setattr(process, "engines", lambda _installation, _spark, **_options: ScriptedEngine)
     # A session of other tests in this process has another catalog; faces/test_doctor_on_spark.py runs this check.
     without_session = tuple(check for check in doctor.CHECKS if check is not doctor.spark_sees_catalog)
     monkeypatch.setattr(doctor, "CHECKS", without_session)

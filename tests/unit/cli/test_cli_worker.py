@@ -27,7 +27,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEngine]:
         made.append(ScriptedEngine({"rewrite_manifests": "fail"}))
         return made[-1]
 
-    monkeypatch.setattr(process, "engines", lambda _installation, _spark: make)
+    monkeypatch.setattr(process, "engines", lambda _installation, _spark, **_options: make)
     return made
 
 
