@@ -139,6 +139,13 @@ def _split(location: str) -> tuple[str, str, str]:
     return ONE_STORE.get(scheme, scheme), authority, clean.rstrip("/")
 
 
+def scheme_of(location: str) -> str:
+    """Return the scheme of a location in lower case, the same for each name of a store; ``file`` for a path."""
+    match = SCHEME.fullmatch(location)
+    scheme = match["scheme"].lower() if match else "file"
+    return ONE_STORE.get(scheme, scheme)
+
+
 def storage_path(location: str, properties: Mapping[str, str]) -> tuple[str, str, str]:
     """Return the scheme, the authority and the path for PyArrow's file systems, with every character of the path.
 

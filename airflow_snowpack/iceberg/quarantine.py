@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import posixpath
 from abc import ABC, abstractmethod
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -25,11 +25,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg.errors import QuarantineNotPossible
-from airflow_snowpack.iceberg.locations import ONE_STORE, SCHEME
+from airflow_snowpack.iceberg.locations import scheme_of
 from airflow_snowpack.iceberg.orphans import inner_path
+from airflow_snowpack.iceberg.s3_objects import S3Objects, as_os_errors, missing_access, s3_objects, split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyarrow.fs import FileSystem
 
@@ -42,10 +43,6 @@ CLOCK_PRECISION = timedelta(seconds=1)
 """A listing of S3 has times with more digits than the object's headers."""
 CHUNK = 1 << 20
 MOST_MARKERS = 100
-OTHER_ACCESS = tuple(
-    f"{kind}.{name}" for kind in ("s3", "client") for name in ("role-arn", "profile-name", "signer", "anonymous", "proxy-uri")
-)
-"""Properties by which PyIceberg reaches a bucket, but this module cannot."""
 
 
 class Means(StrEnum):
@@ -54,13 +51,6 @@ class Means(StrEnum):
     MOVE = "move"
     DELETE_MARKER = "delete_marker"
     COPY = "copy"
-
-
-def scheme_of(location: str) -> str:
-    """Return the scheme of a location in lower case, the same for each name of a store; ``file`` for a path."""
-    match = SCHEME.fullmatch(location)
-    scheme = match["scheme"].lower() if match else "file"
-    return ONE_STORE.get(scheme, scheme)
 
 
 def is_moved_cheaply(location: str) -> bool:
@@ -152,6 +142,17 @@ class Quarantine(ABC):
 
     def purge(self, file: StoredFile) -> None:  # noqa: B027 - not every storage has something to delete
         """Delete a file permanently, unless the rules of the storage do so."""
+
+    def take_in_bulk(self, files: Sequence[StoredFile]) -> Mapping[str, str] | None:
+        """Move files that exist in as few requests as possible.
+
+        :returns: why files were not moved, by path; ``None`` if this storage moves them one by one.
+        """
+        return None
+
+    def purge_in_bulk(self, files: Sequence[StoredFile]) -> Mapping[str, str] | None:
+        """Delete files that are in quarantine permanently; returns the same as :meth:`take_in_bulk`."""
+        return None
 
     def close(self) -> None:  # noqa: B027
         """Delete the empty folders of the quarantine."""
@@ -268,6 +269,13 @@ class ArrowFiles(Quarantine):
         if self._exists(kept):
             self._files.delete_file(kept)
 
+    def purge_in_bulk(self, files: Sequence[StoredFile]) -> Mapping[str, str] | None:
+        objects = s3_objects(self.location, self.properties)
+        if objects is None:
+            return None
+        places = {f"s3://{self._places(file)[1]}": file.path for file in files}
+        return {places[kept]: why for kept, why in objects.delete(places).items()}
+
     def close(self) -> None:
         from pyarrow.fs import FileSelector, FileType
 
@@ -326,16 +334,22 @@ class VersionedBucket(Quarantine):
     properties: Mapping[str, str]
 
     def take(self, file: StoredFile) -> None:
-        bucket, key = self._split(file)
-        with _as_os_errors():
-            self._client.delete_object(Bucket=bucket, Key=key)
+        if problems := self.take_in_bulk([file]):
+            raise OSError(problems[file.path])
+
+    def take_in_bulk(self, files: Sequence[StoredFile]) -> Mapping[str, str]:
+        return self._objects.delete(file.path for file in files)
+
+    def purge_in_bulk(self, files: Sequence[StoredFile]) -> Mapping[str, str]:
+        """Delete nothing: the bucket's lifecycle rules delete what its markers hide."""
+        return {}
 
     def holds(self, file: StoredFile) -> bool:
         marker, version = self._latest(file)
         return marker is not None and version is not None
 
     def restore(self, file: StoredFile) -> bool:
-        bucket, key = self._split(file)
+        bucket, key = split(file.path)
         for removed in range(MOST_MARKERS):
             marker, version = self._latest(file)
             if version is None:
@@ -346,15 +360,15 @@ class VersionedBucket(Quarantine):
                 return removed > 0
             # A retried deletion whose first response was lost has left a second marker. A version that was written just before
             # the deletion becomes visible again, too.
-            with _as_os_errors():
-                self._client.delete_object(Bucket=bucket, Key=key, VersionId=marker["VersionId"])
+            with as_os_errors():
+                self._objects.client.delete_object(Bucket=bucket, Key=key, VersionId=marker["VersionId"])
         raise OSError(f"{file.path!r} is still hidden after {MOST_MARKERS} delete markers were removed")
 
     def _latest(self, file: StoredFile) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
         """Return the delete marker that hides the object, if any, and the newest version of the object."""
-        bucket, key = self._split(file)
-        with _as_os_errors():
-            pages = self._client.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=key)
+        bucket, key = split(file.path)
+        with as_os_errors():
+            pages = self._objects.client.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=key)
             for page in pages:
                 markers = [each for each in page.get("DeleteMarkers", ()) if each["Key"] == key and each["IsLatest"]]
                 versions = [each for each in page.get("Versions", ()) if each["Key"] == key]
@@ -362,13 +376,9 @@ class VersionedBucket(Quarantine):
                 return (markers[0] if markers else None), (versions[0] if versions else None)
         return None, None
 
-    def _split(self, file: StoredFile) -> tuple[str, str]:
-        bucket, _, key = inner_path("s3", file.path).partition("/")
-        return bucket, key
-
     @cached_property
-    def _client(self) -> Any:
-        return _s3_client(self.properties)
+    def _objects(self) -> S3Objects:
+        return S3Objects(self.properties)
 
 
 def _is_version_of(file: StoredFile, version: Mapping[str, Any]) -> bool:
@@ -395,47 +405,12 @@ def _not_renamed(location: str, folder: str) -> str | None:
 
 def _not_versioned(location: str, properties: Mapping[str, str]) -> str | None:
     """Return why a bucket would lose what is deleted in it; ``None`` if it keeps versions."""
-    try:
-        import botocore  # noqa: F401
-    except ImportError:
-        return "whether its bucket keeps versions is not known without botocore (airflow-snowpack[s3])"
-    if other := next((name for name in OTHER_ACCESS if properties.get(name)), None):
-        return f"delete markers are not written with the property {other}"
+    if why := missing_access(properties):
+        return f"whether its bucket keeps versions is not known, and delete markers are not written: {why}"
     bucket = inner_path("s3", location).partition("/")[0]
     try:
-        with _as_os_errors():
-            status = _s3_client(properties).get_bucket_versioning(Bucket=bucket).get("Status")
+        with as_os_errors():
+            status = S3Objects(properties).client.get_bucket_versioning(Bucket=bucket).get("Status")
     except OSError as error:
         return f"whether the bucket {bucket!r} keeps versions is not known: {error}"
     return None if status == "Enabled" else f"the bucket {bucket!r} does not keep versions"
-
-
-def _s3_client(properties: Mapping[str, str]) -> Any:
-    """Return a client with the properties by which PyIceberg reaches the table's objects."""
-    from botocore.config import Config
-    from botocore.session import get_session
-
-    def of(name: str) -> str | None:
-        return properties.get(f"s3.{name}") or properties.get(f"client.{name}")
-
-    virtual = str(properties.get("s3.force-virtual-addressing", "")).lower() == "true" or not properties.get("s3.endpoint")
-    return get_session().create_client(
-        "s3",
-        endpoint_url=properties.get("s3.endpoint"),
-        region_name=of("region"),
-        aws_access_key_id=of("access-key-id"),
-        aws_secret_access_key=of("secret-access-key"),
-        aws_session_token=of("session-token"),
-        config=Config(s3={"addressing_style": "virtual" if virtual else "path"}),
-    )
-
-
-@contextmanager
-def _as_os_errors() -> Iterator[None]:
-    """Raise botocore's storage and network errors as ``OSError``."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        yield
-    except (BotoCoreError, ClientError) as error:
-        raise OSError(str(error)) from error

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg.catalog import connection_errors, unreadable_errors
 from airflow_snowpack.iceberg.errors import CatalogUnreachable
-from airflow_snowpack.iceberg.locations import SCHEME, normalise, storage_path
+from airflow_snowpack.iceberg.locations import SCHEME, normalise, scheme_of, storage_path
+from airflow_snowpack.iceberg.s3_objects import s3_objects
 from airflow_snowpack.iceberg.table_properties import STORE
 from airflow_snowpack.interim.collection.collector_store import CollectorStore
 from airflow_snowpack.interim.collection.model import TableToDrop
@@ -64,6 +65,9 @@ class Folder:
         """
         if not is_ours(self.name):
             raise ValueError(f"{self.location!r} is not the folder of an interim table, and is not deleted.")
+        # A folder on S3 is no object: its own key may be refused, as in the table buckets of SeaweedFS.
+        if (objects := s3_objects(self.location, self.properties)) is not None:
+            return objects.delete_folder(self.location)
         from pyarrow.fs import FileType
 
         system, path = self._open_path()
@@ -80,6 +84,8 @@ class Folder:
         """Return when its newest file was written; without files, when the folder itself changed, if known."""
         system, path = self._open_path()
         files = [info for info in self._list(recursive=True) if info.is_file]
+        if not files and scheme_of(self.location) == "s3":
+            return None
         moments = [info.mtime_ns for info in files or [system.get_file_info(path)] if info.mtime_ns is not None]
         return datetime.fromtimestamp(max(moments) / 1e9, tz=UTC) if moments else None
 

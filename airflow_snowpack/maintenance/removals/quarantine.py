@@ -20,6 +20,7 @@ from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg import QuarantineNotPossible, StoredFile, load_table
 from airflow_snowpack.iceberg.locations import normalise
 from airflow_snowpack.iceberg.quarantine import Means, NotTaken, means_of, open_quarantine
+from airflow_snowpack.iceberg.s3_objects import MOST_KEYS
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action_run import ActionEffect
 from airflow_snowpack.maintenance.removals.errors import NothingInQuarantine, RemovalRefused
@@ -102,6 +103,8 @@ def held_before(quarantine: Quarantine, before: Sequence[RemovalItem], after: Se
 
 def take_away(quarantine: Quarantine, items: Sequence[RemovalItem], stopped: Callable[[], bool]) -> list[RemovalItem]:
     """Move files to quarantine until stopped. Failed moves stay ``STARTED``, or are left out if they can never succeed."""
+    if (failed := _in_bulk(quarantine.take_in_bulk, items, stopped)) is not None:
+        return [_after(item, failed, ItemOutcome.QUARANTINED) for item in items]
 
     def take(item: RemovalItem) -> Step:
         try:
@@ -143,7 +146,7 @@ def restore(
             total += each.restored_count
             found |= {normalise(item.name) for item in records.items(each.removal_id) if wanted}
             continue
-        walk = _Walk(removals, each.removal_id, properties, _restored, stopped=stopped, only=wanted)
+        walk = _Walk(removals, each.removal_id, properties, _restore_each, stopped=stopped, only=wanted)
         walk.run("restore_removal")
         total, found, reasons = total + walk.done[ItemOutcome.RESTORED], found | walk.seen, reasons + walk.problems
         if stopped():
@@ -172,7 +175,7 @@ def purge(removals: JobRemovals, catalog: Callable[[], Catalog], stopped: Callab
     for each in elapsed:
         if budget <= 0 or stopped():
             break
-        walk = _Walk(removals, each.removal_id, properties, _purged, stopped=stopped, most_parts=budget)
+        walk = _Walk(removals, each.removal_id, properties, _purge_each, stopped=stopped, most_parts=budget)
         walk.run("purge_removal")
         deleted, budget = deleted + walk.done[ItemOutcome.DELETED], budget - walk.parts
     log.info("Deleted %s of %s whose time in quarantine was over", plural(deleted, "file"), job.table)
@@ -191,7 +194,7 @@ def access_properties(catalog: Catalog, name: TableName) -> Mapping[str, str]:
 class _Walk:
     """Applies a step to each item of a list that may be in quarantine.
 
-    :param step: returns the outcome of an item; ``QUARANTINED``: it is still there.
+    :param step: returns items with their outcomes; ``QUARANTINED``: it is still there.
     :param only: only these paths, normalised with :func:`normalise`; empty for all.
     :ivar done: by outcome, how many items left the quarantine. ``problems``: by reason, how many did not.
     :ivar seen: the requested paths that the list has. ``parts``: how many parts of it were changed.
@@ -202,7 +205,7 @@ class _Walk:
         removals: JobRemovals,
         removal_id: str,
         properties: Mapping[str, str],
-        step: Callable[[Quarantine, RemovalItem], Step],
+        step: Callable[[Quarantine, Sequence[RemovalItem], Callable[[], bool]], list[RemovalItem]],
         *,
         stopped: Callable[[], bool],
         only: Collection[str] = (),
@@ -242,7 +245,7 @@ class _Walk:
         return not self._only or normalise(item.name) in self._only
 
     def _handle(self, number: int, part: list[RemovalItem], chosen: Sequence[RemovalItem]) -> list[RemovalItem]:
-        after = _each(chosen, partial(self._step, self._quarantine), self._stopped)
+        after = self._step(self._quarantine, chosen, self._stopped)
         known = {item.name: item for item in after}
         self.parts += 1
         self._counts.subtract(was.outcome for was in chosen if was.outcome)
@@ -252,6 +255,10 @@ class _Walk:
         part = [known.get(item.name, item) for item in part]
         self._records.record(self._removal, {number: part}, self._counts)
         return part
+
+
+def _restore_each(quarantine: Quarantine, items: Sequence[RemovalItem], stopped: Callable[[], bool]) -> list[RemovalItem]:
+    return _each(items, partial(_restored, quarantine), stopped)
 
 
 def _restored(quarantine: Quarantine, item: RemovalItem) -> Step:
@@ -267,6 +274,39 @@ def _restored(quarantine: Quarantine, item: RemovalItem) -> Step:
     if not held and item.outcome is ItemOutcome.STARTED:
         return ItemOutcome.LEFT_OUT, NEVER_TAKEN
     return ItemOutcome.RESTORED, None
+
+
+def _purge_each(quarantine: Quarantine, items: Sequence[RemovalItem], stopped: Callable[[], bool]) -> list[RemovalItem]:
+    # What a killed attempt has only begun to move may be in its place.
+    held = [item for item in items if item.outcome is ItemOutcome.QUARANTINED]
+    failed = _in_bulk(quarantine.purge_in_bulk, held, stopped)
+    if failed is None:
+        return _each(items, partial(_purged, quarantine), stopped)
+    begun = [item for item in items if item.outcome is not ItemOutcome.QUARANTINED]
+    after = [_after(item, failed, ItemOutcome.DELETED) for item in held]
+    return [*after, *_each(begun, partial(_purged, quarantine), stopped)]
+
+
+def _in_bulk(
+    change: Callable[[Sequence[StoredFile]], Mapping[str, str] | None], items: Sequence[RemovalItem], stopped: Callable[[], bool]
+) -> Mapping[str, str | None] | None:
+    """Return why items were not changed, by path, and no reason for those after a stop; ``None`` if they must go one by one."""
+    problems: dict[str, str | None] = {}
+    for start in range(0, len(items), MOST_KEYS):
+        some = items[start : start + MOST_KEYS]
+        if stopped():
+            return problems | dict.fromkeys(item.name for item in items[start:])
+        found = change([_file(item) for item in some])
+        if found is None:
+            return None
+        problems |= found
+    return problems
+
+
+def _after(item: RemovalItem, failed: Mapping[str, str | None], outcome: ItemOutcome) -> RemovalItem:
+    if item.name in failed:
+        return replace(item, reason=failed[item.name] or item.reason)
+    return replace(item, outcome=outcome, reason=None)
 
 
 def _purged(quarantine: Quarantine, item: RemovalItem) -> Step:

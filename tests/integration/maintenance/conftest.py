@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from catalog_servers import CatalogServers
 from spark_world import FirstMade, SparkWorld
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.store import open_store
+from tests.integration.conftest import DATABASE, appender, table_maker
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -65,3 +68,29 @@ def world(
 def one_commit(world: SparkWorld) -> TableName:
     """A table of one commit, for the tests of what must not change a table."""
     return world.fragmented(commits=1, deletes=0)
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[CatalogServers]:
+    found = CatalogServers(tmp_path_factory.mktemp("servers"), spark, DATABASE)
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def world_of(
+    servers: CatalogServers, spark: SparkSession, removals: Removals, tmp_path: Path
+) -> Iterator[Callable[[str], SparkWorld]]:
+    """Worlds in the catalogs of servers, whose tables go with the test."""
+    used: dict[str, tuple[Catalog, set[tuple[str, ...]]]] = {}
+
+    def world(kind: str) -> SparkWorld:
+        config = servers.catalog(kind)
+        catalog = config.load(limit=timedelta(seconds=60))
+        used.setdefault(kind, (catalog, tables_in(catalog)))
+        return SparkWorld(spark, catalog, removals, table_maker(spark, config.name), appender(catalog), FirstMade(tmp_path))
+
+    yield world
+    for catalog, before in used.values():
+        for identifier in tables_in(catalog) - before:
+            catalog.drop_table(identifier)

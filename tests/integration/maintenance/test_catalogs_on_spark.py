@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from catalog_servers import CatalogServers
 from hive_metastore import ThriftHiveMetastore
-from spark_world import FirstMade, SparkWorld
+from spark_world import SparkWorld
 
 from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, ForeignFiles, TableName, load_table
 from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import Action
-from airflow_snowpack.maintenance.removals.records import Removals
-from examples.cluster.glue import Glue
-from examples.cluster.metastore import Metastore
-from examples.cluster.seaweedfs import SeaweedFS
-from tests.integration.conftest import DATABASE, appender, table_maker
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.integration.conftest import DATABASE
 
 pytestmark = pytest.mark.timeout(600)  # a metastore starts twice, in a JVM of its own
 
@@ -37,70 +29,6 @@ GLUE = pytest.param("glue", marks=pytest.mark.cell(SPARK, "Glue", "S3"))
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.int32()), ("note", pa.string())])
 ROWS = pa.table({"id": [1], "part": [0], "note": ["new"]}, SCHEMA)
 COMPACT = {"min_input_files": 2}
-
-
-class Servers:
-    """Starts each server once, when a test needs it."""
-
-    def __init__(self, home: Path, spark: SparkSession) -> None:
-        self._home = home
-        self._spark = spark
-        self._running = ExitStack()
-        self._s3: SeaweedFS | None = None
-        self._configs: dict[str, CatalogConfig] = {}
-
-    def catalog(self, kind: str) -> CatalogConfig:
-        if kind not in self._configs:
-            self._configs[kind] = config = {"rest": self._rest, "hive": self._hive, "glue": self._glue}[kind]()
-            for key, value in config.spark_conf().items():
-                self._spark.conf.set(key, value)
-            config.load().create_namespace(DATABASE)
-        return self._configs[kind]
-
-    def stop(self) -> None:
-        self._running.close()
-
-    def _rest(self) -> CatalogConfig:
-        return self._seaweedfs().catalog("rest")
-
-    def _hive(self) -> CatalogConfig:
-        server = Metastore(self._home / "hive")
-        self._running.callback(server.stop)
-        server.start()
-        return server.catalog("hive")
-
-    def _glue(self) -> CatalogConfig:
-        s3 = self._seaweedfs()
-        server = Glue(self._home / "glue", s3)
-        self._running.callback(server.stop)
-        server.start()
-        for name, value in (("accessKeyId", s3.access_key), ("secretAccessKey", s3.secret_key)):
-            self._spark._jvm.java.lang.System.setProperty(f"aws.{name}", value)  # type: ignore[union-attr]
-        return server.catalog("glue")
-
-    def _seaweedfs(self) -> SeaweedFS:
-        if self._s3 is None:
-            self._s3 = SeaweedFS(self._home / "s3")
-            self._running.callback(self._s3.stop)
-            self._s3.start()
-        return self._s3
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Servers]:
-    found = Servers(tmp_path_factory.mktemp("servers"), spark)
-    yield found
-    found.stop()
-
-
-@pytest.fixture
-def world_of(servers: Servers, spark: SparkSession, removals: Removals, tmp_path: Path) -> Callable[[str], SparkWorld]:
-    def world(kind: str) -> SparkWorld:
-        config = servers.catalog(kind)
-        catalog = config.load(limit=timedelta(seconds=60))
-        return SparkWorld(spark, catalog, removals, table_maker(spark, config.name), appender(catalog), FirstMade(tmp_path))
-
-    return world
 
 
 def put(world: SparkWorld, path: str) -> str:
@@ -222,7 +150,7 @@ def test_a_table_in_another_format_is_not_found(world_of: Callable[[str], SparkW
         load_table(world.catalog, TableName.parse(f"{DATABASE}.csv", catalog=kind))
 
 
-def test_a_wrong_secret_is_named(servers: Servers) -> None:
+def test_a_wrong_secret_is_named(servers: CatalogServers) -> None:
     config = servers.catalog("rest")
     wrong = replace(config, properties={**config.properties, "credential": "admin:wrong"})
 

@@ -1,0 +1,79 @@
+"""Real catalogs and object storage for the tests of maintenance: each server starts once in a session, when a test needs it.
+
+config = servers.catalog("rest")            # SeaweedFS's OAuth2 REST catalog on its S3; "hive" and "glue" likewise
+servers.s3.endpoint
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow_snowpack.iceberg import CatalogConfig
+from examples.cluster.glue import Glue
+from examples.cluster.metastore import Metastore
+from examples.cluster.part import Part
+from examples.cluster.seaweedfs import SeaweedFS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+P = TypeVar("P", bound=Part)
+
+
+class CatalogServers:
+    """The servers of a session.
+
+    :param home: the folder of their data.
+    :param spark: gets the catalogs, under the names of their kinds.
+    :param database: is created in each catalog.
+    """
+
+    def __init__(self, home: Path, spark: SparkSession, database: str) -> None:
+        self._home, self._spark, self._database = home, spark, database
+        self._running = ExitStack()
+        self._configs: dict[str, CatalogConfig] = {}
+
+    def catalog(self, kind: str) -> CatalogConfig:
+        """Return the catalog of a kind, whose name in Spark is the kind."""
+        if kind not in self._configs:
+            start = {"rest": lambda: self.s3.catalog("rest"), "hive": self._hive, "glue": self._glue}[kind]
+            self._configs[kind] = config = self.add_to_spark(start())
+            config.load().create_namespace(self._database)
+        return self._configs[kind]
+
+    def add_to_spark(self, config: CatalogConfig) -> CatalogConfig:
+        for key, value in config.spark_conf().items():
+            self._spark.conf.set(key, value)
+        return config
+
+    def stop(self) -> None:
+        self._running.close()
+
+    @cached_property
+    def s3(self) -> SeaweedFS:
+        return self._started(SeaweedFS(self._home / "s3"))
+
+    @property
+    def arrow_options(self) -> dict[str, str]:
+        """Return the options by which PyArrow reaches the files on S3."""
+        scheme, _, place = self.s3.endpoint.partition("://")
+        access = {"access_key": self.s3.access_key, "secret_key": self.s3.secret_key}
+        return {"endpoint_override": place, "scheme": scheme, "region": self.s3.place["s3.region"], **access}
+
+    def _hive(self) -> CatalogConfig:
+        return self._started(Metastore(self._home / "hive")).catalog("hive")
+
+    def _glue(self) -> CatalogConfig:
+        glue = self._started(Glue(self._home / "glue", self.s3))
+        system: Any = self._spark._jvm.java.lang.System  # type: ignore[union-attr]
+        for name, value in (("accessKeyId", self.s3.access_key), ("secretAccessKey", self.s3.secret_key)):
+            system.setProperty(f"aws.{name}", value)
+        return glue.catalog("glue")
+
+    def _started(self, part: P) -> P:
+        self._running.callback(part.stop)
+        part.start()
+        return part
