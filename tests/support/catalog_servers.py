@@ -1,6 +1,6 @@
 """Real catalogs and object storage for the tests of maintenance: each server starts once in a session, when a test needs it.
 
-config = servers.catalog("rest")            # SeaweedFS's OAuth2 REST catalog on its S3; "hive" and "glue" likewise
+config = servers.catalog("rest")            # SeaweedFS's OAuth2 REST catalog on its S3; "hive", "glue" and "sql" likewise
 servers.s3.endpoint
 """
 
@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_snowpack.iceberg import CatalogConfig
+from airflow_snowpack.iceberg.s3_objects import S3Objects
 from examples.cluster.glue import Glue
 from examples.cluster.metastore import Metastore
 from examples.cluster.part import Part
-from examples.cluster.seaweedfs import SeaweedFS
+from examples.cluster.seaweedfs import BUCKET, SeaweedFS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 P = TypeVar("P", bound=Part)
+SECOND_BUCKET = f"{BUCKET}2"
 
 
 class CatalogServers:
@@ -39,7 +41,7 @@ class CatalogServers:
     def catalog(self, kind: str) -> CatalogConfig:
         """Return the catalog of a kind, whose name in Spark is the kind."""
         if kind not in self._configs:
-            start = {"rest": lambda: self.s3.catalog("rest"), "hive": self._hive, "glue": self._glue}[kind]
+            start = {"rest": lambda: self.s3.catalog("rest"), "hive": self._hive, "glue": self._glue, "sql": self._sql}[kind]
             self._configs[kind] = config = self.add_to_spark(start())
             config.load().create_namespace(self._database)
         return self._configs[kind]
@@ -54,7 +56,10 @@ class CatalogServers:
 
     @cached_property
     def s3(self) -> SeaweedFS:
-        return self._started(SeaweedFS(self._home / "s3"))
+        """The server, with a second bucket whose name begins like the first one's."""
+        server = self._started(SeaweedFS(self._home / "s3"))
+        S3Objects(server.s3_properties).client.create_bucket(Bucket=SECOND_BUCKET)
+        return server
 
     @property
     def arrow_options(self) -> dict[str, str]:
@@ -62,6 +67,10 @@ class CatalogServers:
         scheme, _, place = self.s3.endpoint.partition("://")
         access = {"access_key": self.s3.access_key, "secret_key": self.s3.secret_key}
         return {"endpoint_override": place, "scheme": scheme, "region": self.s3.place["s3.region"], **access}
+
+    def _sql(self) -> CatalogConfig:
+        warehouse = f"s3://{BUCKET}/sql"
+        return CatalogConfig.sqlite("sql", self._home / "sql.db", warehouse=warehouse, properties=self.s3.s3_properties)
 
     def _hive(self) -> CatalogConfig:
         return self._started(Metastore(self._home / "hive")).catalog("hive")

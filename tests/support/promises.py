@@ -103,6 +103,7 @@ PROMISES = (
             "integration/interim/test_registry_conformance.py",
             "integration/maintenance/test_files_of_other_tables.py",
             "integration/maintenance/test_orphans.py",
+            "integration/maintenance/test_orphans_on_s3.py",
             "integration/maintenance/test_quarantine.py",
         ),
     ),
