@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.iceberg.errors import LocationOutsideTable
 from airflow_snowpack.iceberg.locations import is_inside, normalise, storage_path
 from airflow_snowpack.iceberg.metadata_reader import MetadataReader
+from airflow_snowpack.iceberg.s3_objects import s3_objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,6 +87,9 @@ def stat_files(table: Table, paths: Sequence[str]) -> list[StoredFile | None]:
     :param paths: in the table's own storage; every character in them is literal.
     :raises OSError: the storage does not answer.
     """
+    if (objects := s3_objects(table.location(), table.io.properties)) is not None:
+        found = objects.stat(paths)
+        return [StoredFile(path, *found[path]) if path in found else None for path in paths]
     from pyarrow import ArrowInvalid
     from pyarrow.fs import FileType
 

@@ -338,7 +338,7 @@ class VersionedBucket(Quarantine):
             raise OSError(problems[file.path])
 
     def take_in_bulk(self, files: Sequence[StoredFile]) -> Mapping[str, str]:
-        return self._objects.delete(file.path for file in files)
+        return self._objects.delete([file.path for file in files])
 
     def purge_in_bulk(self, files: Sequence[StoredFile]) -> Mapping[str, str]:
         """Delete nothing: the bucket's lifecycle rules delete what its markers hide."""

@@ -1,26 +1,33 @@
 """Objects on S3 in requests for up to 1,000 of them, which PyArrow has only for whole folders.
 
     objects = s3_objects(table.location(), table.io.properties)      # None: only PyArrow reaches these files
-    problems = objects.delete(["s3://lake/db/flights/data/1.parquet"])
+    found = objects.stat(["s3://lake/db/flights/data/1.parquet"])
+    problems = objects.delete(found)
 
 The invariant: a key is what is written in a path, with each of its characters; and an object that was not deleted is reported.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from os.path import commonprefix
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_snowpack.iceberg.locations import scheme_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from datetime import datetime
 
 MOST_KEYS = 1_000
 """How many objects one request deletes at most; a limit of S3."""
+WORTH_A_PAGE = 10
+"""A page of a listing is requested for each so many objects, rather than each object by itself."""
+THREADS = 16
 OTHER_ACCESS = tuple(
     f"{kind}.{name}" for kind in ("s3", "client") for name in ("role-arn", "profile-name", "signer", "anonymous", "proxy-uri")
 )
@@ -48,6 +55,13 @@ def missing_access(properties: Mapping[str, str]) -> str | None:
     return None if other is None else f"the property {other} is set"
 
 
+class FoundObject(NamedTuple):
+    """An object; its modification time is in whole seconds, which headers have."""
+
+    bytes: int
+    modified_at: datetime
+
+
 @dataclass(frozen=True)
 class S3Objects:
     """Objects that PyIceberg's properties reach. Each method raises ``OSError`` if the server does not answer or refuses.
@@ -57,21 +71,51 @@ class S3Objects:
 
     properties: Mapping[str, str]
 
-    def delete(self, paths: Iterable[str]) -> dict[str, str]:
+    def stat(self, paths: Collection[str]) -> dict[str, FoundObject]:
+        """Return the objects that exist, by path; a key with a slash at its end is a folder.
+
+        It lists what begins like all of the paths, and requests by itself what a short listing does not reach.
+        """
+        found = {(bucket, key): each for bucket, keys in _by_bucket(paths) for key, each in self._stat(bucket, keys).items()}
+        return {path: found[split(path)] for path in paths if split(path) in found}
+
+    def _stat(self, bucket: str, all_keys: Collection[str]) -> dict[str, FoundObject]:
+        keys = {key for key in all_keys if not key.endswith("/")}
+        found: dict[str, FoundObject] = {}
+        prefix = commonprefix(list(keys))  # noqa: RUF071 - a listing takes characters and not folders
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        with as_os_errors(), ThreadPoolExecutor(THREADS, "snowpack-stat") as pool:
+            for page in islice(pages, len(keys) // WORTH_A_PAGE):
+                listed = (each for each in page.get("Contents", ()) if each["Key"] in keys)
+                found |= {each["Key"]: _found(each["Size"], each["LastModified"]) for each in listed}
+                if not page.get("IsTruncated"):
+                    return found
+            left = [key for key in keys if key not in found]
+            heads = zip(left, pool.map(lambda key: self._head(bucket, key), left), strict=True)
+            return found | {key: head for key, head in heads if head is not None}
+
+    def _head(self, bucket: str, key: str) -> FoundObject | None:
+        from botocore.exceptions import ClientError
+
+        try:
+            head = self.client.head_object(Bucket=bucket, Key=key)
+        except ClientError as error:
+            if error.response["Error"]["Code"] in ABSENT:
+                return None
+            raise
+        return _found(head["ContentLength"], head["LastModified"])
+
+    def delete(self, paths: Collection[str]) -> dict[str, str]:
         """Delete objects; missing ones count as deleted. In a bucket with versions, each gets a delete marker.
 
         :returns: why objects could not be deleted, by path.
         """
-        problems: dict[str, str] = {}
-        buckets: dict[str, list[tuple[str, str]]] = {}
-        for path in paths:
-            bucket, key = split(path)
-            buckets.setdefault(bucket, []).append((key, path))
-        for bucket, found in buckets.items():
-            rest = iter(found)
-            while some := dict(islice(rest, MOST_KEYS)):
-                problems |= {some[key]: why for key, why in self._delete(bucket, list(some)).items()}
-        return problems
+        failed: dict[tuple[str, str], str] = {}
+        for bucket, keys in _by_bucket(paths):
+            rest = iter(keys)
+            while some := list(islice(rest, MOST_KEYS)):
+                failed |= {(bucket, key): why for key, why in self._delete(bucket, some).items()}
+        return {path: failed[split(path)] for path in paths if split(path) in failed}
 
     def delete_folder(self, location: str) -> bool:
         """Delete everything below a folder; return whether there was anything."""
@@ -126,8 +170,27 @@ class S3Objects:
             aws_access_key_id=of("access-key-id"),
             aws_secret_access_key=of("secret-access-key"),
             aws_session_token=of("session-token"),
-            config=Config(s3={"addressing_style": "virtual" if virtual else "path"}),
+            config=Config(
+                s3={"addressing_style": "virtual" if virtual else "path"},
+                max_pool_connections=THREADS,
+                # Other S3 servers than Amazon's may not support the newer checksums.
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+            ),
         )
+
+
+def _by_bucket(paths: Iterable[str]) -> Iterator[tuple[str, Collection[str]]]:
+    """Yield each bucket with its keys."""
+    buckets: dict[str, dict[str, None]] = {}
+    for path in paths:
+        bucket, key = split(path)
+        buckets.setdefault(bucket, {})[key] = None
+    yield from buckets.items()
+
+
+def _found(size: int, modified_at: datetime) -> FoundObject:
+    return FoundObject(size, modified_at.replace(microsecond=0))
 
 
 def split(path: str) -> tuple[str, str]:

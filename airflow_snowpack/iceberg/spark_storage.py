@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 ICEBERG_VERSION = "1.12.0"
 ASSUME_ROLE = "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"
 REGIONS = ("client.region", "s3.region", "glue.region")
+DELETED_AT_ONCE = "1000"
+"""How many objects a request deletes: S3's limit, of which Iceberg uses a quarter by default."""
 ROLES = ("client.role-arn", "s3.role-arn", "glue.role-arn")
 
 
@@ -34,6 +36,8 @@ def storage_properties(warehouse: str | None, properties: Mapping[str, str]) -> 
     """Return the properties that Spark needs beside PyIceberg's own; they may contain secrets."""
     found = _of_warehouse(warehouse, properties)
     access = {} if found is None else {"io-impl": found.io}
+    if found is AWS or AWS.is_named(properties):
+        access["s3.delete.batch-size"] = DELETED_AT_ONCE
     return {**access, **_aws(properties), **_azure(properties)}
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from airflow_snowpack.maintenance.removals.model import Removal
 
 BATCH_PARTS = 20
-STATS_PER_CALL = 1_000
+STATS_PER_CALL = 20_000
 UNKNOWN_TIME = "its modification time cannot be read"
 NAMED_NOW = "metadata of the table names it now"
 REPLACED = "it was written again after the plan"

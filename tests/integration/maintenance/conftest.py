@@ -12,7 +12,7 @@ import pytest
 from catalog_servers import CatalogServers
 from spark_world import FirstMade, SparkWorld
 
-from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.store import open_store
 from tests.integration.conftest import DATABASE, appender, table_maker
@@ -80,14 +80,14 @@ def servers(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> It
 @pytest.fixture
 def world_of(
     servers: CatalogServers, spark: SparkSession, removals: Removals, tmp_path: Path
-) -> Iterator[Callable[[str], SparkWorld]]:
-    """Worlds in the catalogs of servers, whose tables go with the test."""
+) -> Iterator[Callable[[str | CatalogConfig], SparkWorld]]:
+    """Worlds in the catalogs of servers, by their kinds, or in one that Spark has, too. Their tables go with the test."""
     used: dict[str, tuple[Catalog, set[tuple[str, ...]]]] = {}
 
-    def world(kind: str) -> SparkWorld:
-        config = servers.catalog(kind)
+    def world(where: str | CatalogConfig) -> SparkWorld:
+        config = servers.catalog(where) if isinstance(where, str) else where
         catalog = config.load(limit=timedelta(seconds=60))
-        used.setdefault(kind, (catalog, tables_in(catalog)))
+        used.setdefault(config.name, (catalog, tables_in(catalog)))
         return SparkWorld(spark, catalog, removals, table_maker(spark, config.name), appender(catalog), FirstMade(tmp_path))
 
     yield world

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 from catalog_servers import SECOND_BUCKET, CatalogServers
+from clocks import MovedClock
 from effort import rounds, seed
+from faulty_proxy import FaultyProxy, faulty_proxy
 from spark_world import SparkWorld
 
-from airflow_snowpack.iceberg import MetadataReader, TableName
+from airflow_snowpack.iceberg import CatalogConfig, MetadataReader, StoredFile, TableName
 from airflow_snowpack.iceberg.locations import is_inside, normalise
+from airflow_snowpack.iceberg.quarantine import means_of, open_quarantine
 from airflow_snowpack.iceberg.s3_objects import S3Objects, split
+from airflow_snowpack.jobs import Attempt, Jobs, JobStatus
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import Action
+from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalItem, RemovalState
+from airflow_snowpack.maintenance.removals.of_job import JobRemovals
+from airflow_snowpack.maintenance.removals.quarantine import purge, take_away
+from airflow_snowpack.maintenance.removals.records import Removals
+from airflow_snowpack.store import open_store
 from examples.cluster.file_age import set_modified
 from examples.cluster.seaweedfs import BUCKET, TABLE_BUCKET
 
@@ -29,6 +42,7 @@ if TYPE_CHECKING:
 
 LAKES, TABLES = rounds(1, soak=60), rounds(2, soak=3)
 SCHEMA = pa.schema([("id", pa.int64())])
+MORE_THAN_ICEBERGS_BATCH = 300
 AGE_S = 10 * 86_400
 ODD = "a b%20c+d=é"
 
@@ -162,7 +176,7 @@ def test_no_file_that_a_table_refers_to_is_removed_with_the_orphans(
         lake = lake_of(kind, chance)
         lake.build()
         needed = lake.referenced() & lake.stored()
-        for name in chance.sample(lake.names, k=TABLES):
+        for name in chance.sample(lake.names, k=min(TABLES, len(lake.names))):
             options: dict[str, Any] = chance.choice(({}, {"equal_schemes": {"s3a,s3n": "s3"}}))
             result = lake.world.run(name, Action.REMOVE_ORPHAN_FILES, **options)
             lake.log.append(f"{name.table}: {result.message} {result.error}")
@@ -172,5 +186,121 @@ def test_no_file_that_a_table_refers_to_is_removed_with_the_orphans(
             done["removed"] += result.metrics.get("removed_files_count", 0)
             done["refused"] += result.outcome is not ActionOutcome.SUCCEEDED
         assert needed <= lake.stored(), (sorted(needed - lake.stored()), *lake.log)
+        for name in lake.names:
+            lake.world.catalog.drop_table(name.identifier)
     record_property("measured", done)
     assert done["removed"] > 0, "a guard that keeps everything proves nothing"
+
+
+@pytest.fixture
+def proxy(servers: CatalogServers) -> Iterator[FaultyProxy]:
+    with faulty_proxy(servers.s3.endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> MovedClock:
+    return MovedClock(datetime.now(UTC))
+
+
+@pytest.fixture
+def counted(
+    world_of: Callable[[str | CatalogConfig], SparkWorld],
+    servers: CatalogServers,
+    proxy: FaultyProxy,
+    clock: MovedClock,
+    sqlite_url: str,
+    tmp_path: Path,
+) -> Iterator[SparkWorld]:
+    """A catalog of this test, whose files are behind the proxy, and a store whose clock it moves."""
+    sql = servers.catalog("sql")
+    properties = {**sql.properties, "s3.endpoint": proxy.url}
+    name = f"counted_{uuid4().hex[:8]}"
+    warehouse = f"s3://{BUCKET}/{name}"
+    config = CatalogConfig.sqlite(name, tmp_path / "counted.db", warehouse=warehouse, properties=properties)
+    config.load().create_namespace("db")
+    with open_store(sqlite_url, clock=clock) as store:
+        world = world_of(servers.add_to_spark(config))
+        world.removals = Removals(store)
+        world.engine = world.new_engine()
+        yield world
+
+
+def littered(world: SparkWorld, servers: CatalogServers, count: int) -> TableName:
+    """Make a table with so many old orphans."""
+    name = world.new_table("id BIGINT")
+    world.append(name, id=[1])
+    objects = S3Objects(servers.s3.s3_properties)
+    bucket, key = split(f"{world.table(name).location()}/data")
+    keys = [f"{key}/{ODD}-{number}.parquet" for number in range(count)]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda each: objects.client.put_object(Bucket=bucket, Key=each, Body=b"stray"), keys))
+    set_modified(servers.s3.filer, [f"{bucket}/{each}" for each in keys], time.time() - AGE_S)
+    return name
+
+
+def deletions(proxy: FaultyProxy) -> tuple[int, int]:
+    """Return how many requests deleted several objects, and how many a single one; forget all."""
+    bulk = sum("delete" in parse_qs(urlsplit(path).query, keep_blank_values=True) for _, path in proxy.requests)
+    single = sum(method == "DELETE" for method, _ in proxy.requests)
+    proxy.requests.clear()
+    return bulk, single
+
+
+@pytest.mark.cell("Local Spark", "SQL", "S3")
+def test_orphans_are_deleted_by_up_to_a_thousand_in_a_request(
+    counted: SparkWorld, servers: CatalogServers, proxy: FaultyProxy
+) -> None:
+    name = littered(counted, servers, MORE_THAN_ICEBERGS_BATCH)
+    proxy.requests.clear()
+
+    result = counted.run(name, Action.REMOVE_ORPHAN_FILES)
+
+    assert result.metrics["removed_files_count"] == MORE_THAN_ICEBERGS_BATCH
+    assert len(proxy.requests) < 50, "no request for each object"
+    assert deletions(proxy) == (1, 0)
+
+
+@pytest.mark.cell("Local Spark", "SQL", "S3")
+def test_copies_in_quarantine_are_purged_by_up_to_a_thousand_in_a_request(
+    counted: SparkWorld, servers: CatalogServers, proxy: FaultyProxy, clock: MovedClock
+) -> None:
+    name = littered(counted, servers, 20)
+    jobs, options = Jobs(counted.removals.store), {"quarantine": "1h", "quarantine_copy": True, "only_if_needed": False}
+    claim = jobs.submit_and_claim(name, [Action.REMOVE_ORPHAN_FILES], "w", options={Action.REMOVE_ORPHAN_FILES: options})
+    assert Attempt(jobs, claim, counted.engine).run().status is JobStatus.COMPLETED
+    clock.now += timedelta(hours=2)
+    later = JobRemovals(counted.removals, jobs.submit_and_claim(name, [Action.REMOVE_ORPHAN_FILES], "w").job)
+    proxy.requests.clear()
+
+    assert purge(later, lambda: counted.catalog, lambda: False) == 20
+
+    assert deletions(proxy) == (1, 0)
+    (removal,) = counted.removals.list(table=name).items
+    assert (removal.state, removal.deleted_count) == (RemovalState.DELETED, 20)
+
+
+@pytest.mark.cell("Local Spark", "SQL", "S3")
+def test_a_versioned_bucket_hides_objects_by_a_thousand_in_a_request_and_shows_them_again(
+    servers: CatalogServers, proxy: FaultyProxy
+) -> None:
+    properties = {**servers.s3.s3_properties, "s3.endpoint": proxy.url}
+    client, bucket = S3Objects(properties).client, f"versioned-{uuid4().hex[:8]}"
+    client.create_bucket(Bucket=bucket)
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    keys = [f"db/t/data/{ODD}-{number}.parquet" for number in range(20)]
+    for key in keys:
+        client.put_object(Bucket=bucket, Key=key, Body=b"stray")
+    at = {each["Key"]: each["LastModified"] for each in client.list_objects_v2(Bucket=bucket)["Contents"]}
+    items = [RemovalItem(f"s3://{bucket}/{key}", 5, at[key]) for key in keys]
+    location = f"s3://{bucket}/db/t"
+    quarantine = open_quarantine(means_of(location, properties, may_copy=False), location, properties, "r1")
+    proxy.requests.clear()
+
+    taken = take_away(quarantine, items, lambda: False)
+
+    assert {item.outcome for item in taken} == {ItemOutcome.QUARANTINED}
+    assert deletions(proxy) == (1, 0)
+    assert client.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
+    assert all(quarantine.restore(StoredFile(item.name, 5, item.at)) for item in items)
+    assert client.list_objects_v2(Bucket=bucket)["KeyCount"] == 20
