@@ -409,6 +409,23 @@ def with_snapshots(catalog: RestCatalog, mode: str) -> RestCatalog:
     return view
 
 
+def refused_commit(table: Table) -> str | None:
+    """Return the refusal if a REST catalog does not permit commits to the table, by a commit that changes nothing."""
+    from pyiceberg.catalog.rest import RestCatalog
+    from pyiceberg.exceptions import ForbiddenError
+    from pyiceberg.table.update import AssertTableUUID
+
+    if not isinstance(table.catalog, RestCatalog):
+        return None
+    try:
+        table.catalog.commit_table(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), ())
+    except ForbiddenError as refusal:
+        return str(refusal)
+    except Exception:  # noqa: BLE001 - whatever else a server answers to a commit without changes
+        return None
+    return None
+
+
 def neighbours(catalog: Catalog, name: TableName) -> tuple[str, ...]:
     """Return other tables of the database, for the message about one that is missing; empty if they cannot be read."""
     from pyiceberg.exceptions import NoSuchNamespaceError

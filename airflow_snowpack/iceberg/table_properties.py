@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 GC_ENABLED = "gc.enabled"
+NESSIE = "nessie.is-nessie-catalog"
+"""What a Nessie catalog answers to each client. Other branches than the one of this catalog may need the files of a table."""
 MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS = "history.expire.max-snapshot-age-ms", "history.expire.min-snapshots-to-keep"
 MAX_REF_AGE = "history.expire.max-ref-age-ms"
 RETENTION = (MAX_SNAPSHOT_AGE, MIN_SNAPSHOTS, MAX_REF_AGE)
@@ -117,7 +119,7 @@ def problem_of(properties: Mapping[str, str], name: str) -> str | None:
 
 def allows_deletes(properties: Mapping[str, str]) -> bool:
     """Return whether Iceberg deletes files of the table. As in Iceberg, anything but "true" is "false"."""
-    return str(properties.get(GC_ENABLED, "true")).lower() == "true"
+    return properties.get(NESSIE) != "true" and str(properties.get(GC_ENABLED, "true")).lower() == "true"
 
 
 def keeps_all_snapshots(properties: Mapping[str, str]) -> bool:
@@ -131,9 +133,11 @@ def retention_of(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def owner_properties(table: Table) -> dict[str, str]:
-    """Return the properties of the table, with its sort order, if any, under Spark's name for it."""
+    """Return the properties of the table, with its sort order, if any, under Spark's name for it, and :data:`NESSIE`."""
     properties, metadata = dict(table.properties), table.metadata
     properties.pop(SORT_ORDER, None)
+    if table.catalog.properties.get(NESSIE) == "true":
+        properties[NESSIE] = "true"
     order = metadata.sort_order_by_id(metadata.default_sort_order_id)  # some writers leave out the order 0, which means none
     if order is not None and not order.is_unsorted:
         schema = table.schema()

@@ -10,7 +10,7 @@ from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.iceberg import load_table
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult, TableChange
 from airflow_snowpack.maintenance.action import Action
-from airflow_snowpack.maintenance.commits import ACTION, JOB_ID, CommitTrail, exhausted
+from airflow_snowpack.maintenance.commits import ACTION, JOB_ID, CommitTrail, remedy_of
 from airflow_snowpack.spark import CatalogNotConfigured, SparkFailed
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class ActionRun:
         """Return the error with a remedy; replace Spark's misleading one when the session lacks the catalog."""
         if NO_PROCEDURES in str(error):
             return CatalogNotConfigured(self.name.catalog)
-        remedy = exhausted(error)
+        remedy = remedy_of(error)
         return SparkFailed(f"{remedy}: {error}", error.causes) if remedy else error
 
 

@@ -125,6 +125,11 @@ REFUSED = re.compile(
     r"|is unsorted and no sort order is provided"
     r"|SQLSTATE: 22|ArithmeticException: |Invalid (?:number of buckets|truncate width)"  # in a predicate
 )
+FORBIDDEN = re.compile(r"\bForbiddenException\b")
+NOT_PERMITTED = (
+    "The catalog does not permit this connection to change the table. Grant the permission to its user, or exclude the table by "
+    "a policy"
+)
 EXHAUSTED = {
     "java.lang.StackOverflowError": "Spark's stack is too small for this statement. Simplify its predicate, or raise the stack "
     "with spark.driver.extraJavaOptions=-Xss4m",
@@ -150,12 +155,14 @@ def failed_commits(error: SparkFailed) -> int | None:
 
 
 def is_refused(error: SparkFailed) -> bool:
-    """Return whether a retry would fail again: the procedure refused its arguments, or its JVM ran out of stack or memory."""
-    return REFUSED.search(str(error)) is not None or exhausted(error) is not None
+    """Return whether a retry would fail again: the procedure or the catalog refused it, or its JVM ran out of stack or memory."""
+    return REFUSED.search(str(error)) is not None or remedy_of(error) is not None
 
 
-def exhausted(error: SparkFailed) -> str | None:
-    """Return that the JVM ran out of stack or memory, with a remedy; ``None`` if it did not."""
+def remedy_of(error: SparkFailed) -> str | None:
+    """Return what a retry does not change, with a remedy: no permission, or a JVM that ran out of stack or memory."""
+    if FORBIDDEN.search("\n".join((str(error), *map(str, error.causes)))):
+        return NOT_PERMITTED
     of_server = None if error.causes else SERVER_FAILED.search(str(error))
     names = [cause.class_name for cause in error.causes] if of_server is None else [OF_SERVER[of_server["message"]]]
     return next((EXHAUSTED[name] for name in names if name in EXHAUSTED), None)

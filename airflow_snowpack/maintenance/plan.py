@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg import MetadataReader, TableUnreadable
+from airflow_snowpack.iceberg.table_properties import owner_properties
 from airflow_snowpack.jobs.action_history import skipped_by
 from airflow_snowpack.jobs.model import ActionOutcome, ActionResult
 from airflow_snowpack.maintenance.action_run import ActionEffect, PlanningContext
@@ -39,7 +40,7 @@ def plan_action(options: ActionOptions, planning: PlanningContext) -> ActionResu
     """
     started = time.perf_counter()
     try:
-        reason = forbidden_reason(options, planning.reader.table.properties)
+        reason = forbidden_reason(options, owner_properties(planning.reader.table))
         effect = options.plan(planning) if reason is None else forbidden(reason)
     except OSError as error:
         raise TableUnreadable(".".join(planning.reader.table.name()), error) from error

@@ -27,10 +27,11 @@ from typing import TYPE_CHECKING, ClassVar
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.humanize import plural
 from airflow_snowpack.iceberg import MetadataReader
+from airflow_snowpack.iceberg.catalog import refused_commit
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action_run import ActionEffect, ActionRun, PlanningContext
-from airflow_snowpack.maintenance.commits import Commits, CommitTrail, failed_commits, is_conflict, is_refused
+from airflow_snowpack.maintenance.commits import NOT_PERMITTED, Commits, CommitTrail, failed_commits, is_conflict, is_refused
 from airflow_snowpack.maintenance.options import ActionOptions, refused
 from airflow_snowpack.maintenance.plan import reader_for
 from airflow_snowpack.maintenance.planning.commits import commits_of
@@ -129,6 +130,9 @@ def rewrite(run: ActionRun, options: Rewrite) -> ActionEffect:
             break
         log.warning("Try %d of %d of %s on %s: %s", number, run.tries, run.action, run.name, tried.doubt)
         base = run.table()
+        # With partial progress, Iceberg does not report why no commit succeeded, and would rewrite all of it again for nothing.
+        if not (tried.outraced or counts[shape.before]) and (refusal := refused_commit(base)) is not None:
+            return _stopped(shape, counts, ActionOutcome.FAILED, f"{NOT_PERMITTED}: {refusal}", final=True)
         if tried.outraced and number < run.tries and (nothing := _find_nothing_left(run, options, base)) is not None:
             return _end_without_work(shape, counts, nothing)
     if number > 1:

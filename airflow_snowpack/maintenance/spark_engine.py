@@ -342,8 +342,9 @@ def _translating(call: Callable[[], object]) -> None:
 
 def _effective_options(job: Job, action: str, table: Table) -> tuple[ActionOptions, str | None]:
     """Return the options of an action with those of the table's properties, and why these forbid the action."""
-    options = options_for(action, job.options.get(action, {}), owner_properties(table), by_plan=job.plan is not None)
-    return options, forbidden_reason(options, table.properties)
+    properties = owner_properties(table)
+    options = options_for(action, job.options.get(action, {}), properties, by_plan=job.plan is not None)
+    return options, forbidden_reason(options, properties)
 
 
 def _failed(run: ActionRun, failure: SparkFailed) -> ActionEffect:

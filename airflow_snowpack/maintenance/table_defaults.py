@@ -63,7 +63,8 @@ PROPERTIES: Mapping[str, TableProperty] = {
     iceberg.DISTRIBUTION_MODE: TableProperty(),
     iceberg.GC_ENABLED: TableProperty(unusable=(EXPIRY, ORPHANS)),
 }
-NAMES = frozenset((*PROPERTIES, iceberg.SORT_ORDER))
+NAMES = frozenset((*PROPERTIES, iceberg.SORT_ORDER, iceberg.NESSIE))
+OF_NESSIE = "the catalog is Nessie, whose other branches and tags may need the files; run its tool nessie-gc instead"
 UNREAD = frozenset({"comment", "owner", iceberg.SORT_ORDER})
 """Properties that no writer of data files reads."""
 LEFT_TO_TABLE = frozenset(
@@ -139,6 +140,9 @@ def _defaults_of(given: Collection[tuple[str, str]]) -> TableDefaults:
         reason = f"the table's property {iceberg.GC_ENABLED} is false, so Iceberg deletes no files of it"
         forbidden |= dict.fromkeys((EXPIRY, ORPHANS), reason)
         by |= dict.fromkeys((EXPIRY, ORPHANS), iceberg.GC_ENABLED)
+    if properties.get(iceberg.NESSIE) == "true":
+        forbidden |= dict.fromkeys((EXPIRY, ORPHANS), OF_NESSIE)
+        by |= dict.fromkeys((EXPIRY, ORPHANS), iceberg.NESSIE)
     # Hadoop gets all properties when a data file is written, and an error would show the variable's value.
     for name in sorted(name for name, value in given if _has_variable(name, value))[:1]:
         reason = f"the table property {name} has {VARIABLE!r}, with which Hadoop names a variable of its process"

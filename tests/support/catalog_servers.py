@@ -1,6 +1,6 @@
 """Real catalogs and object storage for the tests of maintenance: each server starts once in a session, when a test needs it.
 
-config = servers.catalog("rest")            # SeaweedFS's OAuth2 REST catalog on its S3; "hive", "glue" and "sql" likewise
+config = servers.catalog("rest")            # SeaweedFS's OAuth2 REST catalog; or "hive", "glue", "sql", "vended"
 servers.s3.endpoint
 """
 
@@ -9,13 +9,16 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_snowpack.iceberg import CatalogConfig
 from airflow_snowpack.iceberg.s3_objects import S3Objects
 from examples.cluster.glue import Glue
+from examples.cluster.iceberg_rest import IcebergRest
 from examples.cluster.metastore import Metastore
 from examples.cluster.part import Part
+from examples.cluster.postgres import Postgres
 from examples.cluster.seaweedfs import BUCKET, SeaweedFS
 
 if TYPE_CHECKING:
@@ -41,7 +44,13 @@ class CatalogServers:
     def catalog(self, kind: str) -> CatalogConfig:
         """Return the catalog of a kind, whose name in Spark is the kind."""
         if kind not in self._configs:
-            start = {"rest": lambda: self.s3.catalog("rest"), "hive": self._hive, "glue": self._glue, "sql": self._sql}[kind]
+            start = {
+                "rest": lambda: self.s3.catalog("rest"),
+                "hive": self._hive,
+                "glue": self._glue,
+                "sql": self._sql,
+                "vended": self._vended,
+            }[kind]
             self._configs[kind] = config = self.add_to_spark(start())
             config.load().create_namespace(self._database)
         return self._configs[kind]
@@ -71,6 +80,14 @@ class CatalogServers:
     def _sql(self) -> CatalogConfig:
         warehouse = f"s3://{BUCKET}/sql"
         return CatalogConfig.sqlite("sql", self._home / "sql.db", warehouse=warehouse, properties=self.s3.s3_properties)
+
+    def _vended(self) -> CatalogConfig:
+        """Return the catalog of Iceberg's own server, which gives its keys of S3 to its clients."""
+        # PostgreSQL's user may not enter the folders of the tests.
+        folder = Path(self._running.enter_context(TemporaryDirectory(prefix="snowpack-vended-")))
+        folder.chmod(0o755)
+        postgres = self._started(Postgres(folder / "postgres"))
+        return self._started(IcebergRest(self._home / "rest", postgres, self.s3)).catalog("vended")
 
     def _hive(self) -> CatalogConfig:
         return self._started(Metastore(self._home / "hive")).catalog("hive")

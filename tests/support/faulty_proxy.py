@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 
 from bounded import PATIENCE_S
 
-BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 HEAD_END = b"\r\n\r\n"
 HEAD_LIMIT = 1 << 20
 SLOW_S = 0.5
@@ -38,8 +37,16 @@ class Fault(Enum):
     """The connection is reset; the server does not get it."""
     LOST = auto()
     """The server carries it out, and the connection is reset before the response."""
+    FORBIDDEN = auto()
+    """403, as a REST catalog answers; the server does not get it."""
     TRUNCATED = auto()
     """The response ends in the middle of its body."""
+
+
+REFUSALS = {
+    Fault.BUSY: (b"503 Slow Down", b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"),
+    Fault.FORBIDDEN: (b"403 Forbidden", b'{"error": {"message": "read-only", "type": "ForbiddenException", "code": 403}}'),
+}
 
 
 @dataclass
@@ -87,20 +94,21 @@ class FaultyProxy:
             writer.transport.abort()
             return False
         body = await body_of(reader, headers)
-        if fault is Fault.BUSY:
-            writer.write(b"HTTP/1.1 503 Slow Down\r\nContent-Length: %d%s" % (len(BUSY), HEAD_END))
-            writer.write(b"" if method == "HEAD" else BUSY)
+        if fault in REFUSALS:
+            status, content = REFUSALS[fault]
+            writer.write(b"HTTP/1.1 %s\r\nContent-Length: %d%s" % (status, len(content), HEAD_END))
+            writer.write(b"" if method == "HEAD" else content)
             await writer.drain()
             return True
         if fault is Fault.SLOW:
             await asyncio.sleep(SLOW_S)
         above.write(head + body)
         await above.drain()
-        answer, status = b"", 100
-        while 100 <= status < 200:
+        answer, code = b"", 100
+        while 100 <= code < 200:
             answer = await below.readuntil(HEAD_END)
-            status = int(answer.split(b" ", 2)[1])
-        has_body = method != "HEAD" and status not in WITHOUT_BODY
+            code = int(answer.split(b" ", 2)[1])
+        has_body = method != "HEAD" and code not in WITHOUT_BODY
         content = await body_of(below, headers_of(answer)) if has_body else b""
         if fault is Fault.LOST:
             writer.transport.abort()

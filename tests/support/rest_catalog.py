@@ -46,6 +46,7 @@ class FakeRestCatalog:
     :ivar views: by namespace, likewise; listed to clients with ``view-endpoints-supported``.
     :ivar commits: how many a table has got; each has a metadata file of its own.
     :ivar properties: of every table, and ``config`` what the server returns beside it.
+    :ivar overrides: the settings that the server prescribes to its clients.
     :ivar forbidden: namespaces whose tables are refused.
     :ivar answer: how all requests are answered.
     :ivar fail_after: so many requests are answered, and the ones after them as in an outage.
@@ -60,6 +61,7 @@ class FakeRestCatalog:
         self.commits: dict[str, int] = {}
         self.properties: dict[str, str] = {}
         self.config: dict[str, str] = {}
+        self.overrides: dict[str, str] = {}
         self.answer = "well"
         self.fail_after: int | None = None
         self.together = 1
@@ -74,7 +76,7 @@ class FakeRestCatalog:
         parts = path.removeprefix("/v1/").split("/")
         match parts:
             case ["config"]:
-                return 200, {"defaults": {}, "overrides": {}}
+                return 200, {"defaults": {}, "overrides": self.overrides}
             case ["namespaces"]:
                 return self._namespaces(tuple(query["parent"][0].split(LEVELS)) if "parent" in query else ())
             case ["namespaces", namespace, "tables"]:

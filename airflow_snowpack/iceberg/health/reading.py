@@ -29,7 +29,7 @@ from airflow_snowpack.iceberg.health.model import (
 from airflow_snowpack.iceberg.health.numbers import TableNumbers, numbers_of_summary
 from airflow_snowpack.iceberg.health.snapshots import read_snapshots
 from airflow_snowpack.iceberg.metadata_reader import partition_label, read_manifest_list
-from airflow_snowpack.iceberg.table_properties import SORT_ORDER, owner_properties
+from airflow_snowpack.iceberg.table_properties import NESSIE, SORT_ORDER, owner_properties
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -47,7 +47,7 @@ READERS = 4
 """How many manifests are fetched from the storage at once, if they total at most :data:`READ_AHEAD_BYTES`."""
 READ_AHEAD_BYTES = 16 * 1024**2
 """Compressed; what was read ahead is decompressed in memory."""
-PROPERTIES = ("snowpack.", "write.", "history.", "commit.", "gc.enabled", "compaction_skip", SORT_ORDER)
+PROPERTIES = ("snowpack.", "write.", "history.", "commit.", "gc.enabled", "compaction_skip", SORT_ORDER, NESSIE)
 NOT_PROPERTIES = "write.metadata.metrics."
 """A wide table may have one for each column, and no maintenance depends on them."""
 

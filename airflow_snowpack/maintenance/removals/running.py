@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from airflow_snowpack.humanize import plural, size, timestamp
 from airflow_snowpack.iceberg import TableNotFound
-from airflow_snowpack.iceberg.table_properties import GC_ENABLED, allows_deletes
+from airflow_snowpack.iceberg.table_properties import GC_ENABLED, NESSIE, allows_deletes, owner_properties
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance.action_run import REMOVED, ActionEffect
 from airflow_snowpack.maintenance.removals.errors import (
@@ -30,6 +30,7 @@ from airflow_snowpack.maintenance.removals.errors import (
     RemovalTakenOver,
 )
 from airflow_snowpack.maintenance.removals.model import COUNTED, ItemOutcome, Removal, RemovalKind, RemovalState
+from airflow_snowpack.maintenance.table_defaults import OF_NESSIE
 from airflow_snowpack.spark import SparkInterrupted
 
 if TYPE_CHECKING:
@@ -164,8 +165,10 @@ def carry_out(run: ActionRun, removal_id: str, deletion: Deletion) -> ActionEffe
 
 def refuse_protected(table: Table) -> None:
     """:raises RemovalRefused: the table may lose no files."""
-    if not allows_deletes(table.properties):
-        raise RemovalRefused(f"The table's property {GC_ENABLED} is not true, so Iceberg deletes no files of it.")
+    properties = owner_properties(table)
+    if not allows_deletes(properties):
+        gc_off = f"The table's property {GC_ENABLED} is not true, so Iceberg deletes no files of it"
+        raise RemovalRefused(f"{OF_NESSIE[0].upper()}{OF_NESSIE[1:]}." if NESSIE in properties else f"{gc_off}.")
 
 
 def check_table(run: ActionRun, removal: Removal) -> Table:

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from catalog_servers import CatalogServers
+from faulty_proxy import Fault, FaultyProxy, faulty_proxy
 from hive_metastore import ThriftHiveMetastore
+from rest_catalog import rest_catalog
+from running_jobs import running_job
 from spark_world import SparkWorld
 
-from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, ForeignFiles, TableName, load_table
+from airflow_snowpack.iceberg import (
+    CatalogConfig,
+    CatalogUnreachable,
+    ForeignFiles,
+    MetadataReader,
+    TableName,
+    list_storage,
+    load_table,
+    read_health,
+)
 from airflow_snowpack.iceberg.broker import Broker
 from airflow_snowpack.iceberg.errors import TableNotFound
 from airflow_snowpack.jobs.model import ActionOutcome
-from airflow_snowpack.maintenance import Action
+from airflow_snowpack.maintenance import Action, SparkEngine
+from airflow_snowpack.maintenance.removals.errors import RemovalRefused
+from airflow_snowpack.maintenance.removals.records import Removals
+from airflow_snowpack.maintenance.removals.running import refuse_protected
+from airflow_snowpack.maintenance.table_defaults import table_defaults
 from tests.integration.conftest import DATABASE
 
 pytestmark = pytest.mark.timeout(600)  # a metastore starts twice, in a JVM of its own
@@ -26,6 +42,7 @@ SPARK = "Local Spark"
 REST = pytest.param("rest", marks=pytest.mark.cell(SPARK, "REST", "S3"))
 HIVE = pytest.param("hive", marks=pytest.mark.cell(SPARK, "Hive Metastore", "local files"))
 GLUE = pytest.param("glue", marks=pytest.mark.cell(SPARK, "Glue", "S3"))
+VENDED = pytest.param("vended", marks=[pytest.mark.cell(SPARK, "REST with vended credentials", "S3"), pytest.mark.soak_only])
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.int32()), ("note", pa.string())])
 ROWS = pa.table({"id": [1], "part": [0], "note": ["new"]}, SCHEMA)
 COMPACT = {"min_input_files": 2}
@@ -39,7 +56,7 @@ def put(world: SparkWorld, path: str) -> str:
     return path
 
 
-@pytest.mark.parametrize("kind", [REST, HIVE, GLUE])
+@pytest.mark.parametrize("kind", [REST, HIVE, GLUE, VENDED])
 def test_the_five_actions_keep_all_rows(world_of: Callable[[str], SparkWorld], kind: str) -> None:
     world = world_of(kind)
     name = world._made(commits=4)
@@ -57,7 +74,7 @@ def test_the_five_actions_keep_all_rows(world_of: Callable[[str], SparkWorld], k
     assert len(world.table(name).metadata.snapshots) == 1
 
 
-@pytest.mark.parametrize("kind", [REST, HIVE])
+@pytest.mark.parametrize("kind", [REST, HIVE, VENDED])
 def test_a_lost_commit_is_a_conflict_and_the_writer_wins(world_of: Callable[[str], SparkWorld], kind: str) -> None:
     world = world_of(kind)
     name = world._made(commits=3, parts=1, deletes=0)
@@ -148,6 +165,60 @@ def test_a_table_in_another_format_is_not_found(world_of: Callable[[str], SparkW
 
     with pytest.raises(TableNotFound, match=r"has no table 'db\.csv'"):
         load_table(world.catalog, TableName.parse(f"{DATABASE}.csv", catalog=kind))
+
+
+@pytest.fixture
+def proxy(servers: CatalogServers) -> Iterator[FaultyProxy]:
+    """A proxy of the REST catalog; it outlives the tables of the test."""
+    with faulty_proxy(servers.s3.catalog_url) as running:
+        yield running
+
+
+@pytest.mark.cell(SPARK, "REST", "S3")
+def test_a_table_that_the_connection_may_not_change_fails_once_with_the_class_of_the_refusal(
+    proxy: FaultyProxy, world_of: Callable[[str | CatalogConfig], SparkWorld], servers: CatalogServers
+) -> None:
+    config = replace(servers.catalog("rest"), name="read_only", address=proxy.url)
+    world = world_of(servers.add_to_spark(config))
+    name = world._made(commits=3, deletes=0)
+    before, files = world.content(name), unnamed(world, name)
+    proxy.fault = lambda method, path: Fault.FORBIDDEN if method == "POST" and path.endswith(name.table) else None
+
+    result = world.run(name, Action.REWRITE_DATA_FILES, **COMPACT)
+
+    assert (result.outcome, result.final) == (ActionOutcome.FAILED, True)
+    assert proxy.faults == 3, "a commit for each of two file groups, and one without changes; no second try"
+    assert "The catalog does not permit this connection to change the table" in str(result.error)
+    assert "ForbiddenException" in str(result.error)
+    assert (world.content(name), unnamed(world, name)) == (before, files)
+
+
+def unnamed(world: SparkWorld, name: TableName) -> set[str]:
+    """Return the files of a table that its metadata does not name."""
+    reader = MetadataReader(world.table(name))
+    return {file.path for file in list_storage(reader, older_than=datetime.max.replace(tzinfo=UTC)).orphans}
+
+
+def test_nessie_is_recognised_and_loses_no_files_by_expiry_and_orphan_removal(removals: Removals) -> None:
+    with rest_catalog() as nessie:
+        nessie.tables, nessie.overrides = {("db",): ["orders"]}, {"nessie.is-nessie-catalog": "true"}
+        catalog = CatalogConfig.rest("lake", nessie.url).load(limit=timedelta(seconds=30))
+        name = TableName("lake", "db", "orders")
+        engine = SparkEngine(not_needed, lambda: catalog, removals=removals)
+        job = running_job(removals.store, name, {})
+
+        results = [engine.run(job, action) for action in (Action.EXPIRE_SNAPSHOTS, Action.REMOVE_ORPHAN_FILES)]
+
+        assert {result.outcome for result in results} == {ActionOutcome.SKIPPED}
+        assert all("the catalog is Nessie" in result.message and "nessie-gc" in result.message for result in results)
+        with pytest.raises(RemovalRefused, match="The catalog is Nessie"):
+            refuse_protected(load_table(catalog, name))
+        health = read_health(load_table(catalog, name), now=datetime.now(UTC))
+        assert table_defaults(health.properties).forbidden.keys() == {Action.EXPIRE_SNAPSHOTS, Action.REMOVE_ORPHAN_FILES}
+
+
+def not_needed() -> Any:
+    raise AssertionError("no session is needed")
 
 
 def test_a_wrong_secret_is_named(servers: CatalogServers) -> None:

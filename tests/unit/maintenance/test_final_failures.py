@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_snowpack.maintenance.commits import exhausted, is_refused
+from airflow_snowpack.maintenance.commits import is_refused, remedy_of
 from airflow_snowpack.spark import SparkFailed
 from airflow_snowpack.spark.errors import JavaCause
 
@@ -22,7 +22,7 @@ def test_exhausting_the_drivers_stack_or_memory_is_final_and_says_what_to_do(cla
     failure = SparkFailed("failed", (PY4J, JavaCause(class_name, "")))
     assert is_refused(failure)
     with pytest.raises(RuntimeError, match=what_to_do):
-        raise RuntimeError(exhausted(failure))
+        raise RuntimeError(remedy_of(failure))
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,10 @@ def test_exhausting_a_spark_connect_server_is_final_although_it_sends_no_class(m
     sent = f'<_MultiThreadedRendezvous of RPC that terminated with:\n\tstatus = StatusCode.UNKNOWN\n\tdetails = "{message}"\n>'
     failure = SparkFailed(f"SparkConnectGrpcException: {sent}")
     assert is_refused(failure)
-    assert str(exhausted(failure)).startswith(what)
+    assert str(remedy_of(failure)).startswith(what)
 
 
 def test_other_failures_are_retried() -> None:
     assert not is_refused(SparkFailed("Job aborted due to stage failure: java.lang.OutOfMemoryError", (PY4J,)))
-    assert exhausted(SparkFailed("failed", (PY4J,))) is None
+    assert remedy_of(SparkFailed("failed", (PY4J,))) is None
     assert not is_refused(SparkFailed('status = StatusCode.UNKNOWN\n\tdetails = "the channel was closed"'))
