@@ -39,7 +39,7 @@ from airflow_snowpack.iceberg.catalog import (
 from airflow_snowpack.iceberg.errors import CatalogUnreachable, TableNotFound, TableUnreadable
 from airflow_snowpack.iceberg.footprints import TableKey, table_at
 from airflow_snowpack.iceberg.listings import ListsEverything
-from airflow_snowpack.iceberg.locations import UNIQUE_FILE
+from airflow_snowpack.iceberg.locations import is_written_once
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.timed_calls import NoAnswer, TimedCalls, call_with_timeout, pause_after
 
@@ -361,4 +361,4 @@ def _location_in(catalog: Any, name: TableName) -> str | None:
 
 def is_same_file(location: str | None, version: str | None) -> bool:
     """Return whether two metadata locations are the same file, with a name that is written once."""
-    return location is not None and location == version and UNIQUE_FILE.search(location) is not None
+    return location is not None and location == version and is_written_once(location)

@@ -31,9 +31,9 @@ from airflow_snowpack.iceberg.errors import CatalogUnreachable
 from airflow_snowpack.iceberg.listings import Listed, ListsEverything
 from airflow_snowpack.iceberg.locations import (
     LOCATION_PROPERTIES,
-    UNIQUE_FILE,
     Relation,
     StoragePlace,
+    is_written_once,
     parent,
     place_of,
     relation_of_places,
@@ -112,8 +112,7 @@ class Footprint:
         :param trust_since: without a listed location, accept what was read since; ``None`` for nothing.
         """
         if metadata_location is not None:
-            # A name with a UUID is written once. One without, such as v3.metadata.json, may be reused for another table.
-            return metadata_location == self.metadata_location and UNIQUE_FILE.search(metadata_location) is not None
+            return metadata_location == self.metadata_location and is_written_once(metadata_location)
         return trust_since is not None and self.read_at is not None and self.read_at >= trust_since
 
 

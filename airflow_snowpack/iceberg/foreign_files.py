@@ -31,6 +31,7 @@ from airflow_snowpack.iceberg.locations import (
     Relation,
     Spelling,
     StoragePlace,
+    is_written_once,
     place_of,
     relation_of_places,
 )
@@ -206,7 +207,7 @@ class ForeignFiles:
             raise TableUnreadable(other.label, OSError("its present metadata cannot be read, and it has files in the same place"))
         if other.is_view:
             return frozenset({Spelling(self.equal)(location)})
-        if location not in self.read:
+        if location not in self.read or not is_written_once(location):
             try:
                 self.read[location] = named_files(self._load(other), Spelling(self.equal))
             except TableUnreadable:

@@ -157,6 +157,11 @@ def storage_path(location: str, properties: Mapping[str, str]) -> tuple[str, str
     return scheme, unquote(authority), unquote(path)
 
 
+def is_written_once(metadata_location: str) -> bool:
+    """Return whether no other metadata gets this name: a later table may have one without a UUID, such as ``v3.metadata.json``."""
+    return UNIQUE_FILE.search(metadata_location) is not None
+
+
 def is_inside(location: str, folder: str) -> bool:
     """Return whether a location is the folder or lies below it."""
     return f"{normalise(location)}/".startswith(f"{normalise(folder).rstrip('/')}/")

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from airflow_snowpack.iceberg.errors import TableUnreadable
 from airflow_snowpack.iceberg.health import HealthBounds, Score, TableHealth, read_health, score
 from airflow_snowpack.iceberg.health.encoding import FORMAT, decode, encode
-from airflow_snowpack.iceberg.locations import UNIQUE_FILE
+from airflow_snowpack.iceberg.locations import is_written_once
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.store import Store, row_mapper, storable, storable_error, upsert
 from airflow_snowpack.store.retention import RetainedRows
@@ -111,7 +111,7 @@ class HealthRecords:
         """
         location = table.metadata_location
         # A name without a UUID, such as v3.metadata.json, may have been reused for another table.
-        stored = self.current(name, location, bounds) if UNIQUE_FILE.search(location) else None
+        stored = self.current(name, location, bounds) if is_written_once(location) else None
         if stored is not None and stored.health is not None:
             return stored.health
         try:

@@ -49,6 +49,10 @@ REFUSALS = {
 }
 
 
+def no_fault(method: str, path: str) -> Fault | None:
+    return None
+
+
 @dataclass
 class FaultyProxy:
     """The proxy.
@@ -60,7 +64,7 @@ class FaultyProxy:
 
     server: tuple[str, int]
     url: str = ""
-    fault: Callable[[str, str], Fault | None] = lambda method, path: None
+    fault: Callable[[str, str], Fault | None] = no_fault
     requests: list[tuple[str, str]] = field(default_factory=list)
     faults: int = 0
 

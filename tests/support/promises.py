@@ -73,6 +73,7 @@ PROMISES = (
             "integration/maintenance/test_conflicts.py",
             "integration/maintenance/test_interrupting.py",
             "integration/maintenance/test_rows_of_the_zoo.py",
+            "integration/maintenance/test_s3_faults.py",
             "integration/maintenance/test_worker_on_spark.py",
             "unit/builds/test_build_selection.py",
             "unit/interim/test_interim_frames.py",

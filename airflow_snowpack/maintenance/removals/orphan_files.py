@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.iceberg import Equalities, ForeignFiles, MetadataReader, TableUnreadable, stat_files
 from airflow_snowpack.iceberg.catalog import unreadable_errors
-from airflow_snowpack.iceberg.locations import NOTHING_DECIDED, Spelling, is_inside, leads_elsewhere, parent, place_of
+from airflow_snowpack.iceberg.locations import (
+    NOTHING_DECIDED,
+    Spelling,
+    is_inside,
+    is_written_once,
+    leads_elsewhere,
+    parent,
+    place_of,
+)
 from airflow_snowpack.iceberg.quarantine import FOLDER
 from airflow_snowpack.maintenance.removals.errors import RemovalRefused
 from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalItem, RemovalKind
@@ -93,7 +101,7 @@ class ForeignGuard:
 
     def _own_files(self, reader: MetadataReader) -> frozenset[str]:
         location = reader.table.metadata_location
-        if location not in self.read:
+        if location not in self.read or not is_written_once(location):
             try:
                 self.read[location] = reader.referenced_files(Spelling(self.equal))
             except unreadable_errors() as error:

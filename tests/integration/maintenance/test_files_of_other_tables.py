@@ -218,6 +218,23 @@ def test_orphans_go_and_files_that_another_table_names_stay(
 
 
 @pytest.mark.one_database
+def test_a_metadata_file_whose_name_is_used_again_is_read_again(lake: TangledLake) -> None:
+    """As in the REST catalog of SeaweedFS, where each table begins with v1.metadata.json."""
+    catalog, place = lake.catalogs["lake"], table_in(lake, "f").location()
+    reused = path_of(place) / "metadata" / "v1.metadata.json"
+    read: dict[str, frozenset[str]] = {}
+    for number in range(2):
+        table = table_in(lake, f"c{number}", properties={"write.data.path": f"{place}/guests"})
+        reused.write_bytes(path_of(table.metadata_location).read_bytes())
+        catalog.register_table((DATABASE, "again"), f"file://{reused}")
+        catalog.drop_table(table.name())
+        files = [task.file.file_path for task in table.scan().plan_files()]
+        foreign = ForeignFiles.of(catalog, lake.table_name("lake", (DATABASE, "f")), read=read)
+        assert foreign.named(files, [place]) == dict.fromkeys(files, "db.again")
+        catalog.drop_table((DATABASE, "again"))
+
+
+@pytest.mark.one_database
 @pytest.mark.parametrize("other", ["pond", "sea"])
 def test_a_table_of_another_catalog_in_the_same_place_refuses_the_removal_with_both_names(
     other: str, lake: TangledLake, records: Removals
