@@ -158,7 +158,7 @@ def storage_path(location: str, properties: Mapping[str, str]) -> tuple[str, str
 
 
 def is_written_once(metadata_location: str) -> bool:
-    """Return whether no other metadata gets this name: a later table may have one without a UUID, such as ``v3.metadata.json``."""
+    """Return whether no other metadata gets this name; a later table may have one without a UUID: ``v3.metadata.json``."""
     return UNIQUE_FILE.search(metadata_location) is not None
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
@@ -22,17 +22,21 @@ from effort import rounds, seed
 from faulty_proxy import FaultyProxy, faulty_proxy
 from spark_world import SparkWorld
 
-from airflow_snowpack.iceberg import CatalogConfig, MetadataReader, StoredFile, TableName
+from airflow_snowpack.iceberg import CatalogConfig, MetadataReader, StoredFile, TableName, find_orphans
 from airflow_snowpack.iceberg.locations import is_inside, normalise
 from airflow_snowpack.iceberg.quarantine import means_of, open_quarantine
 from airflow_snowpack.iceberg.s3_objects import S3Objects, split
-from airflow_snowpack.jobs import Attempt, Jobs, JobStatus
+from airflow_snowpack.jobs import Jobs
 from airflow_snowpack.jobs.model import ActionOutcome
 from airflow_snowpack.maintenance import Action
-from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalItem, RemovalState
+from airflow_snowpack.maintenance.action_run import ActionRun
+from airflow_snowpack.maintenance.removals.model import ItemOutcome, RemovalItem, RemovalKind, RemovalState
 from airflow_snowpack.maintenance.removals.of_job import JobRemovals
-from airflow_snowpack.maintenance.removals.quarantine import purge, take_away
+from airflow_snowpack.maintenance.removals.orphan_files import OrphanFiles
+from airflow_snowpack.maintenance.removals.quarantine import purge, quarantine_settings, take_away
 from airflow_snowpack.maintenance.removals.records import Removals
+from airflow_snowpack.maintenance.removals.running import carry_out
+from airflow_snowpack.spark import SparkWork
 from airflow_snowpack.store import open_store
 from examples.cluster.file_age import set_modified
 from examples.cluster.seaweedfs import BUCKET, TABLE_BUCKET
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
 
 LAKES, TABLES = rounds(1, soak=60), rounds(2, soak=3)
 SCHEMA = pa.schema([("id", pa.int64())])
-MORE_THAN_ICEBERGS_BATCH = 300
+MORE_THAN_ICEBERGS_BATCH = 260
 AGE_S = 10 * 86_400
 ODD = "a b%20c+d=é"
 
@@ -147,9 +151,11 @@ class S3Lake:
         return f"s3://{TABLE_BUCKET if self.has_table_bucket else self.random.choice((BUCKET, SECOND_BUCKET))}/{self._id}"
 
     def stored(self) -> set[str]:
+        """Return the objects of this lake."""
         pages = self.objects.client.get_paginator("list_objects_v2")
         listed = ((bucket, page) for bucket in (BUCKET, SECOND_BUCKET, TABLE_BUCKET) for page in pages.paginate(Bucket=bucket))
-        return {f"s3://{bucket}/{each['Key']}" for bucket, page in listed for each in page.get("Contents", ())}
+        found = ((bucket, each["Key"]) for bucket, page in listed for each in page.get("Contents", ()))
+        return {f"s3://{bucket}/{key}" for bucket, key in found if self._id in key}
 
     def age(self) -> None:
         set_modified(self.servers.s3.filer, (path.removeprefix("s3://") for path in self.stored()), time.time() - AGE_S)
@@ -261,26 +267,32 @@ def test_orphans_are_deleted_by_up_to_a_thousand_in_a_request(
     assert deletions(proxy) == (1, 0)
 
 
-@pytest.mark.cell("Local Spark", "SQL", "S3")
 def test_copies_in_quarantine_are_purged_by_up_to_a_thousand_in_a_request(
     counted: SparkWorld, servers: CatalogServers, proxy: FaultyProxy, clock: MovedClock
 ) -> None:
-    name = littered(counted, servers, 20)
-    jobs, options = Jobs(counted.removals.store), {"quarantine": "1h", "quarantine_copy": True, "only_if_needed": False}
-    claim = jobs.submit_and_claim(name, [Action.REMOVE_ORPHAN_FILES], "w", options={Action.REMOVE_ORPHAN_FILES: options})
-    assert Attempt(jobs, claim, counted.engine).run().status is JobStatus.COMPLETED
+    name, records = littered(counted, servers, 20), counted.removals
+    jobs, table = Jobs(records.store), counted.table(name)
+    claim = jobs.submit_and_claim(name, [Action.REMOVE_ORPHAN_FILES], "w")
+    of_job, not_needed = JobRemovals(records, claim.job), cast("Any", None)
+    settings = {"quarantine": "1h", **quarantine_settings(table, may_copy=True)}
+    orphans = [RemovalItem(each.path, each.bytes, each.modified_at) for each in find_orphans(table, older_than=clock())]
+    planned = of_job.plan(RemovalKind.ORPHANS, table, orphans, settings=settings)
+    assert planned is not None
+    run = ActionRun("job", name, "remove_orphan_files", not_needed, SparkWork(), counted.catalog, clock(), 1, removals=of_job)
+    taken = carry_out(run, planned.removal_id, OrphanFiles(lambda run, settings, paths: paths))
+    assert taken.metrics["quarantined_files_count"] == 20, taken
+    jobs.cancel(claim.job.job_id)
+    jobs.locks.release(name, claim.job.job_id)
     clock.now += timedelta(hours=2)
-    later = JobRemovals(counted.removals, jobs.submit_and_claim(name, [Action.REMOVE_ORPHAN_FILES], "w").job)
+    later = JobRemovals(records, jobs.submit_and_claim(name, [Action.REMOVE_ORPHAN_FILES], "w").job)
     proxy.requests.clear()
 
     assert purge(later, lambda: counted.catalog, lambda: False) == 20
 
     assert deletions(proxy) == (1, 0)
-    (removal,) = counted.removals.list(table=name).items
-    assert (removal.state, removal.deleted_count) == (RemovalState.DELETED, 20)
+    assert (records.get(planned.removal_id).state, records.get(planned.removal_id).deleted_count) == (RemovalState.DELETED, 20)
 
 
-@pytest.mark.cell("Local Spark", "SQL", "S3")
 def test_a_versioned_bucket_hides_objects_by_a_thousand_in_a_request_and_shows_them_again(
     servers: CatalogServers, proxy: FaultyProxy
 ) -> None:

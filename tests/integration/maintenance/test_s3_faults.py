@@ -77,8 +77,8 @@ class RandomFaults:
     @classmethod
     def of(cls, chance: random.Random, proxy: FaultyProxy) -> RandomFaults:
         kinds = chance.sample(KINDS, k=chance.randint(1, 3))
-        after = len(proxy.requests) + chance.randrange(60)
-        return cls(chance, proxy.requests, kinds, chance.choice((0.05, 0.2, 0.6)), after)
+        after = len(proxy.requests) + chance.randrange(20)
+        return cls(chance, proxy.requests, kinds, chance.choice((0.1, 0.3, 0.7)), after)
 
     def __call__(self, method: str, path: str) -> Fault | None:
         is_faulty = len(self.requests) > self.after and self.chance.random() < self.rate
@@ -103,7 +103,7 @@ def test_faults_at_random_moments_cost_no_row_and_leave_no_lock_and_the_next_job
     jobs, faults, ended = Jobs(store), 0, dict.fromkeys(JobStatus, 0)
     for number in range(ROUNDS):
         chance = random.Random(seed(28) + number)
-        name = world._made(commits=3, deletes=1)
+        name = world._made(commits=2, parts=1, deletes=1)
         before, rows = rows_at_each_snapshot(world.table(name)), world.content(name)
         faulty = RandomFaults.of(chance, proxy)
         proxy.faults, proxy.fault = 0, faulty
