@@ -152,6 +152,7 @@ LIMIT = arg("--limit", type=_count, default=50, metavar="N", help="How many at m
 CURSOR = cursor()
 CURSOR_AFTER = cursor("--after")
 CURSOR_BEFORE = cursor("--before", type=_count)
+CURSOR_OF_SNAPSHOTS = cursor(type=int)
 ALL = arg("--all", action="store_true", help="Show all of them")
 
 # tables, locks, audit

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from airflow_snowpack.iceberg.description import TableDescription, describe_health
 from airflow_snowpack.iceberg.errors import TableUnreadable
 from airflow_snowpack.iceberg.health import HealthBounds, Score, TableHealth, read_health, score
 from airflow_snowpack.iceberg.health.encoding import FORMAT, decode, encode
@@ -121,6 +122,16 @@ class HealthRecords:
             raise
         self.put(name, health)
         return health
+
+    def described(self, table: TableName, problem: Exception) -> TableDescription:
+        """Return what the stored health has of a table's metadata, which could not be read.
+
+        :raises Exception: ``problem``, if no health is stored.
+        """
+        record = self.get([table]).get(table)
+        if record is None or record.health is None:
+            raise problem
+        return describe_health(record.health)
 
     def current(self, table: TableName, metadata_location: str, bounds: HealthBounds | None) -> HealthRecord | None:
         """Return the stored record if it is still current.

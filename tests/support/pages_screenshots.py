@@ -23,6 +23,7 @@ WIDTH, HEIGHT = 1280, 800
 def addresses(world: World) -> dict[str, str]:
     """Return the address of each picture by its name."""
     from builds_world import SECOND
+    from committed_table import COMMITTED
     from made_images import failed_key
 
     made = world.made
@@ -30,6 +31,7 @@ def addresses(world: World) -> dict[str, str]:
         "home": "/ui/",
         "tables": "/ui/tables",
         "table": "/ui/tables/payments/refunds",
+        "table-metadata": f"/ui/tables/{COMMITTED.replace('.', '/')}/metadata",
         "jobs": "/ui/jobs?period=24h",
         "job-completed": f"/ui/jobs/{made['done'].job_id}",
         "job-running": f"/ui/jobs/{made['running'].job_id}",
@@ -71,6 +73,7 @@ def serve(world: World) -> str:
 def take(folder: Path, names: list[str], width: int = WIDTH) -> None:
     """Write ``<name>-light.png`` and ``<name>-dark.png``."""
     from builds_world import make_builds
+    from committed_table import make_commits
     from health_pages_world import make_month
     from interim_world import make_interim
     from lineage_world import make_lineage
@@ -92,6 +95,8 @@ def take(folder: Path, names: list[str], width: int = WIDTH) -> None:
         make_images(world.store, world.clock.move)
         world.clock.let_go()
         make_month(world)
+        make_commits(world.inventory.catalog(), world.clock())
+        world.inventory.refresh()
         base = serve(world)
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS.split())
         for scheme in ("light", "dark"):

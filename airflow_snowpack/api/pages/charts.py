@@ -1,9 +1,11 @@
-"""The charts of the pages and the reports: the queue over time, the rows of a build's shards, columns, and lines over time.
+"""The charts of the pages and the reports: the queue over time, the rows of a build's shards, columns, lines over time,
+and the partitions of a table.
 
     queue_chart(samples).waiting                    # the path of a line
     skew_chart(manifest.shards).bars[0].most        # a height from the base
     column_chart([("0-9", 12, "12 tables"), …]).columns[0].height
     line_chart([Series("current", "waiting", [(at, 120), …])]).lines[0].path
+    heat_map(health.partitions).cells[0].level      # 0: no file to rewrite, up to 4
 
 All numbers are in units of the drawing.
 """
@@ -14,13 +16,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_snowpack.humanize import number, plural, size
 
 if TYPE_CHECKING:
     from airflow_snowpack.builds.manager import Skew
     from airflow_snowpack.builds.model import ShardAttemptResult
+    from airflow_snowpack.iceberg import PartitionHealth
     from airflow_snowpack.jobs import QueueSample
 
 WIDTH, HEIGHT = 1200, 200
@@ -317,3 +320,81 @@ def size_chart(file_sizes: Sequence[int], *, width: int = WIDTH) -> ColumnChart:
 def size_range(place: int) -> str:
     """Return the sizes of a place of :attr:`TableHealth.file_sizes`."""
     return "<1 MiB" if place == 0 else f"≥{size(2 ** (place - 1) * MIB)}".replace(".0 ", " ")
+
+
+CELL, MOST_COLUMNS, HEAT_TOP = 18, 60, 16
+MOST_LABEL = 22
+"""Characters beside a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeatCell:
+    """A partition.
+
+    :param level: the share of its data files that a rewrite would improve: 0 for none, then a number for each quarter, up to 4.
+    :param title: the tooltip.
+    """
+
+    x: int
+    y: int
+    level: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """A square for each partition, with labels of the rows, and of the columns if they mean something."""
+
+    left: int
+    width: int
+    height: int
+    cells: tuple[HeatCell, ...]
+    rows: tuple[tuple[str, int], ...]
+    columns: tuple[tuple[str, int], ...]
+
+
+def heat_map(partitions: Sequence[PartitionHealth]) -> HeatMap:
+    """Draw partitions, of which there is at least one, in the order of their values.
+
+    The last field and the others are the axes, the one with more values across. If that is too wide, or there are partitions of
+    several specs, one follows the other.
+    """
+    ordered = sorted(partitions, key=lambda each: (each.spec_id, [_sortable(value) for value in each.values]))
+    split = [each.label.rpartition("/")[::2] for each in ordered]
+    down, across = ([*dict.fromkeys(names)] for names in zip(*split, strict=True))
+    if len(down) > len(across):
+        down, across, split = across, down, [(last, first) for first, last in split]
+    columns = list[tuple[str, int]]()
+    if len(across) <= MOST_COLUMNS and len({each.spec_id for each in ordered}) == 1:
+        places = [(across.index(last), down.index(first)) for first, last in split]
+        columns = _thinned([(label.rpartition("=")[2], CELL * at) for at, label in enumerate(across)])
+        down = [label or across[0].partition("=")[0] for label in down]
+    else:
+        places = [(at % MOST_COLUMNS, at // MOST_COLUMNS) for at in range(len(ordered))]
+        down = [each.label for each in ordered[::MOST_COLUMNS]]
+    rows = [label if len(label) <= MOST_LABEL else f"{label[: MOST_LABEL - 1]}…" for label in down]
+    left = CHARACTER * max(map(len, rows)) + 12
+    return HeatMap(
+        left,
+        left + CELL * (1 + max(x for x, _ in places)),
+        HEAT_TOP + CELL * len(rows),
+        tuple(_heat_cell(each, left + CELL * x, HEAT_TOP + CELL * y) for each, (x, y) in zip(ordered, places, strict=True)),
+        tuple((label, HEAT_TOP + CELL * y + 12) for y, label in enumerate(rows)),
+        tuple((label, left + x) for label, x in columns),
+    )
+
+
+def _sortable(value: object) -> tuple[bool, str, Any]:
+    return value is None, type(value).__name__, 0 if value is None else value
+
+
+def _heat_cell(partition: PartitionHealth, x: int, y: int) -> HeatCell:
+    improved = partition.small_files + partition.large_files + partition.with_deletes_files
+    files = f"{number(improved)} of {plural(partition.data_files, 'data file')} to rewrite"
+    level = ceil(4 * improved / partition.data_files) if partition.data_files else 0
+    return HeatCell(x, y, level, f"{partition.label}: {files}, {size(partition.bytes)}")
+
+
+def _thinned(labels: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Leave out labels so that the others do not overlap."""
+    return labels[:: ceil(CHARACTER * (1 + max(len(label) for label, _ in labels)) / CELL)]

@@ -43,7 +43,7 @@ class Group(NamedTuple):
 # In the order in which people look for something.
 MENU = (
     Group("Last night", (Place("Last night", "/ui/", "h", ("home",)),)),
-    Group("Tables", (Place("Tables", "/ui/tables", "t", ("tables", "table")),)),
+    Group("Tables", (Place("Tables", "/ui/tables", "t", ("tables", "table", "table_metadata")),)),
     Group("Jobs", (Place("Jobs", "/ui/jobs", "j", ("jobs", "job")),)),
     Group(
         "Schedules",

@@ -1,6 +1,7 @@
 """The pages of tables: the list, those that need maintenance most first, and one table with its score, plan and jobs.
 
-Both are made from stored rows, by a bounded number of statements: a catalog that does not answer delays none of them.
+These are made from stored rows, by a bounded number of statements: a catalog that does not answer delays none of them. The page
+of a table's snapshots and schema loads the table once, and shows its stored health if that takes too long.
 """
 
 from collections.abc import Sequence
@@ -9,10 +10,11 @@ from datetime import datetime
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from airflow_snowpack.api.pages.charts import LineChart, Series, line_chart, size_chart
+from airflow_snowpack.api.pages.charts import LineChart, Series, heat_map, line_chart, size_chart
 from airflow_snowpack.api.pages.figures import FULL
 from airflow_snowpack.api.pages.page import Here, HtmlPage, PageRoute
 from airflow_snowpack.api.parameters import NamedTable
+from airflow_snowpack.api.routes.tables import read_description
 from airflow_snowpack.iceberg import TableHealth, TableName, TableNotFound
 from airflow_snowpack.inventory import Condition, HealthPoint
 from airflow_snowpack.jobs import PRIORITIES, Job, JobFilter, JobStatus, TableExplanation, explain_tables
@@ -25,6 +27,7 @@ from airflow_snowpack.maintenance.planning.table_plan import plan_table
 from airflow_snowpack.maintenance.policies import InvalidPolicies, PoliciesNotFound
 from airflow_snowpack.maintenance.table_list import Order, Show, list_tables
 from airflow_snowpack.wire.plan import work
+from airflow_snowpack.wire.table_metadata import snapshots_after
 
 PAGE = 50
 STALE_AFTER_S = 600
@@ -35,6 +38,7 @@ ORDERS = {"": "Need", Order.NAME: "Name"}
 TREND_DAYS = 30
 PARTITIONS = 10
 JOBS = 8
+SNAPSHOTS = 50
 CHART_WIDTH = 600
 """Of a chart that has one column of the page."""
 
@@ -108,6 +112,7 @@ def table(page: Here, name: NamedTable) -> HTMLResponse:
     if not is_listed and record is None and not latest:
         raise TableNotFound(name.dotted, name.catalog)
     health = None if record is None else record.health
+    partitions = [each for each in health.partitions if each.label] if health else []
     history = records.history(name, TREND_DAYS)
     plan, plan_problem, is_inexact = _plan(page, name, health) if health else (None, None, False)
     lineage = Lineage(jobs.store).graph(str(name), depth=1)
@@ -125,7 +130,8 @@ def table(page: Here, name: NamedTable) -> HTMLResponse:
         score_trend=line_chart([_series("score", "running", history)], width=CHART_WIDTH) if history else None,
         files_trend=_files_trend(history) if history else None,
         points=list(reversed(history)),
-        partitions=[each for each in health.partitions if each.label][:PARTITIONS] if health else [],
+        partitions=partitions[:PARTITIONS],
+        heat=heat_map(partitions) if len(partitions) > 1 else None,
         plan=plan,
         plan_problem=plan_problem,
         is_inexact=is_inexact,
@@ -142,6 +148,30 @@ def table(page: Here, name: NamedTable) -> HTMLResponse:
         actions=in_order(usable_actions(), services.order),
         priorities=PRIORITIES,
         suggested=suggested,
+    )
+
+
+@router.get("/tables/{database:name}/{table:name}/metadata")
+def table_metadata(page: Here, name: NamedTable) -> HTMLResponse:
+    """The only page of tables that reads from the catalog; while that does not answer, it shows the stored health."""
+    found, problem = read_description(page.services, name)
+    snapshots, following = page.listed(
+        lambda cursor: snapshots_after(found, None if cursor is None else page.number("cursor", digits=19), SNAPSHOTS)
+    )
+    committed = {each.snapshot_id: each.committed_at for each in found.snapshots}
+    return page.render(
+        "table_metadata.html",
+        name.dotted,
+        {},
+        table=name,
+        found=found,
+        problem=problem,
+        snapshots=snapshots,
+        cursor=page.asked("cursor"),
+        next=following,
+        refs=[(ref, committed.get(ref.snapshot_id)) for ref in found.refs],
+        names={each.snapshot_id: [ref.name for ref in found.refs if ref.snapshot_id == each.snapshot_id] for each in snapshots},
+        partitioned={field.source for field in found.spec},
     )
 
 

@@ -1,4 +1,4 @@
-"""Tables: the list of the catalog, and the health of one."""
+"""Tables: the list of the catalog, and the health, the plan and the metadata of one."""
 
 from typing import Annotated
 
@@ -6,11 +6,12 @@ from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
 from airflow_snowpack.api.openapi import documented
-from airflow_snowpack.api.parameters import After, Limit, NamedTable, text_parameter
+from airflow_snowpack.api.parameters import NEXT_PAGE, After, Limit, NamedTable, text_parameter
 from airflow_snowpack.api.problems import CatalogTooSlow
 from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open, Services
 from airflow_snowpack.iceberg import CatalogUnreachable, TableHealth, TableName, TableUnreadable, load_table
+from airflow_snowpack.iceberg.description import TableDescription, describe_table
 from airflow_snowpack.iceberg.health import score
 from airflow_snowpack.inventory import Condition
 from airflow_snowpack.jobs import explain_tables
@@ -19,6 +20,7 @@ from airflow_snowpack.maintenance.table_list import Order, Show
 from airflow_snowpack.wire.plan import PlanShape
 from airflow_snowpack.wire.shape import seconds_since
 from airflow_snowpack.wire.table import TABLES, InventoryCountShape, InventoryShape, TableHealthShape, TablesShape
+from airflow_snowpack.wire.table_metadata import TableMetadataShape, snapshots_after
 
 router = APIRouter(route_class=Strict, tags=["tables"])
 
@@ -80,6 +82,30 @@ def get_plan(name: NamedTable, services: Open) -> JSONResponse:
     services.ask_catalog(lambda: inventory.require(name))
     plan = services.ask_catalog(lambda: planner.plan(load_table(inventory.catalog(), name), name))
     return JSONResponse(PlanShape.encode(plan))
+
+
+SnapshotCursor = Annotated[int | None, Query(description=NEXT_PAGE, ge=-(2**63), le=2**63 - 1)]
+
+
+@router.get(
+    "/tables/{database:name}/{table:name}/metadata",
+    **documented("get_table_metadata", "Get the metadata of a table and its snapshots", TableMetadataShape, 404),
+)
+def get_metadata(name: NamedTable, services: Open, cursor: SnapshotCursor = None, limit: Limit = 100) -> JSONResponse:
+    """Columns, partition spec, branches, tags, and a page of the snapshots with what each added and removed. When the metadata
+    cannot be read, `problem` has the reason, and the rest is from stored health."""
+    found, problem = read_description(services, name)
+    snapshots, following = snapshots_after(found, cursor, limit)
+    return JSONResponse(TableMetadataShape.encode(found, snapshots=snapshots, next=following, problem=problem))
+
+
+def read_description(services: Services, name: TableName) -> tuple[TableDescription, str | None]:
+    """Return the description of a table, and why it is that of its stored health."""
+    inventory, records = services.inventory, services.installation.health_records
+    try:
+        return services.ask_catalog(lambda: describe_table(load_table(inventory.catalog(), name))), None
+    except (CatalogUnreachable, CatalogTooSlow, TableUnreadable) as problem:
+        return records.described(name, problem), str(problem)
 
 
 def _health(services: Services, name: TableName) -> tuple[TableHealth | None, str | None]:

@@ -1,7 +1,9 @@
 """``airflow snowpack tables``: the tables of the catalog, their health, and their next steps."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from airflow_snowpack.cli.changes import confirm, each
 from airflow_snowpack.cli.context import CommandContext, command
@@ -9,11 +11,13 @@ from airflow_snowpack.cli.output import DATA, filled, note, print_data, print_on
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, duration, number, percent, plural, size
 from airflow_snowpack.iceberg import CatalogUnreachable, TableHealth, TableName, TableUnreadable, load_table
+from airflow_snowpack.iceberg.description import describe_table
 from airflow_snowpack.iceberg.health import score
 from airflow_snowpack.inventory import Condition, InventoryState, forget_catalog
 from airflow_snowpack.jobs import Job, JobFilter, TableExplanation, explain_tables
 from airflow_snowpack.maintenance import table_list
 from airflow_snowpack.wire.job import JOBS
+from airflow_snowpack.wire.listing import Listing
 from airflow_snowpack.wire.plan import DECISIONS, PLANS
 from airflow_snowpack.wire.shape import seconds_since
 from airflow_snowpack.wire.table import (
@@ -25,6 +29,9 @@ from airflow_snowpack.wire.table import (
     InventoryShape,
     TableHealthShape,
 )
+from airflow_snowpack.wire.table_metadata import COLUMNS, REFS, SNAPSHOTS, SPEC, TableMetadataShape, snapshots_after
+
+T = TypeVar("T")
 
 LAST_JOBS = 5
 LEFT_OUT_SHOWN = 5
@@ -99,6 +106,35 @@ def plan(args: Namespace, here: CommandContext) -> ExitCode:
             print("\n" * bool(place) + f"{made.table.dotted}: score {made.score} of 100")
         print_rows(args.output, DECISIONS.columns, made.decisions, here.now)
     return code
+
+
+@command
+def metadata(args: Namespace, here: CommandContext) -> ExitCode | None:
+    table, problem = here.table(args.table), None
+    try:
+        found = describe_table(load_table(here.inventory.catalog(), table))
+    except (CatalogUnreachable, TableUnreadable) as failure:
+        found, problem = here.installation.health_records.described(table, failure), str(failure)
+    shown, following = snapshots_after(found, args.cursor, args.limit)
+    if args.output in DATA:
+        print_data(args.output, TableMetadataShape.encode(found, snapshots=shown, next=following, problem=problem))
+    else:
+        if args.output == "table":
+            _print_above(COLUMNS, found.columns or (), here.now)
+            _print_above(SPEC, found.spec, here.now)
+            _print_above(REFS, found.refs, here.now)
+        print_page(args, SNAPSHOTS, shown, following, here.now, empty="The table was never written: it has no snapshot.")
+    if problem is None:
+        return None
+    note(f"{problem} The output is from the stored health.")
+    return ExitCode.UNREACHABLE
+
+
+def _print_above(listing: Listing[T], rows: Sequence[T], now: datetime) -> None:
+    """Print a table and an empty line, if it has rows."""
+    if rows:
+        print_rows("table", listing.columns, rows, now)
+        print()
 
 
 def _health(here: CommandContext, table: TableName) -> tuple[TableHealth | None, str | None]:

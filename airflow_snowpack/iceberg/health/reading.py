@@ -99,9 +99,9 @@ def _read_health(table: Table, now: datetime, bounds: HealthBounds) -> TableHeal
         totals=numbers,
         metadata_bytes=_size(table.io.new_input(table.metadata_location)),
         snapshots=log,
-        refs=_refs(table),
+        refs=refs_of(table),
         properties={name: value for name, value in owner_properties(table).items() if _is_kept(name)},
-        specs={spec.spec_id: _fields(table, spec.spec_id) for spec in table.specs().values()},
+        specs={spec.spec_id: spec_fields(table, spec.spec_id) for spec in table.specs().values()},
         spec_id=table.spec().spec_id,
     )
 
@@ -230,7 +230,8 @@ def _manifest_numbers(table: Table, manifests: Sequence[ManifestFile]) -> dict[s
     }
 
 
-def _refs(table: Table) -> tuple[Ref, ...]:
+def refs_of(table: Table) -> tuple[Ref, ...]:
+    """Return the branches and tags, by name."""
     refs = sorted(table.metadata.refs.items())
     return tuple(
         Ref(
@@ -260,7 +261,8 @@ def _path(schema: Schema, field_id: int) -> str | None:
     return name if name.count(".") == nested else None
 
 
-def _fields(table: Table, spec_id: int) -> tuple[SpecField, ...]:
+def spec_fields(table: Table, spec_id: int) -> tuple[SpecField, ...]:
+    """Return the fields of a partition spec."""
     schema = table.schema()
     fields = []
     for field in table.specs()[spec_id].fields:

@@ -26,7 +26,7 @@ def read_snapshots(metadata: TableMetadata) -> SnapshotLog:
         summary = each.summary.additional_properties if each.summary else {}
         before = 0 if each.parent_snapshot_id is None else manifests.get(each.parent_snapshot_id)
         files_added, files_dropped = _files(summary, *ADDED), _files(summary, *DROPPED)
-        created, kept = _number(summary, CREATED_MANIFESTS), _number(summary, KEPT_MANIFESTS)
+        created, kept = summary_number(summary, CREATED_MANIFESTS), summary_number(summary, KEPT_MANIFESTS)
         if created is None or kept is None:
             # A commit writes one manifest for what it adds and one for what it drops.
             created, gone = 1, min(files_dropped, 1)
@@ -35,7 +35,7 @@ def read_snapshots(metadata: TableMetadata) -> SnapshotLog:
         else:
             manifests[each.snapshot_id] = created + kept
             # Manifests that the parent left empty are neither kept nor replaced, and a retried commit counts replaced ones twice.
-            gone = before - kept if before is not None else _number(summary, REPLACED_MANIFESTS) or 0
+            gone = before - kept if before is not None else summary_number(summary, REPLACED_MANIFESTS) or 0
         added.append(files_added + created)
         dropped.append(files_dropped + max(gone, 0))
     return SnapshotLog(
@@ -50,10 +50,11 @@ def read_snapshots(metadata: TableMetadata) -> SnapshotLog:
 
 def _files(summary: Mapping[str, str], data_files: str, delete_files: str, vectors: str) -> int:
     """Return how many files a commit added or dropped; its deletion vectors share one file."""
-    data, deletes, shared = (_number(summary, key) or 0 for key in (data_files, delete_files, vectors))
+    data, deletes, shared = (summary_number(summary, key) or 0 for key in (data_files, delete_files, vectors))
     return data + deletes - max(shared - 1, 0)
 
 
-def _number(summary: Mapping[str, str], key: str) -> int | None:
+def summary_number(summary: Mapping[str, str], key: str) -> int | None:
+    """Return a number of the summary of a commit; ``None`` without a usable one."""
     text = summary.get(key, "")
     return int(text) if text.isdecimal() else None

@@ -310,6 +310,22 @@ def test_a_table_is_told_with_its_health(api: httpx.Client) -> None:
     assert api.get("/tables/analytics/nothing").status_code == 404
 
 
+def test_a_table_is_told_with_its_columns_and_its_snapshots_page_by_page(api: httpx.Client) -> None:
+    path = "/tables/analytics/page_views/metadata"
+    first = api.get(path, params={"limit": 2}).json()
+    assert (first["problem"], first["partition_spec"], first["sort_order"]) == (None, [], None)
+    assert [(each["name"], each["kind"], each["snapshot_id"]) for each in first["refs"]] == [
+        ("main", "branch", first["snapshots"][0]["snapshot_id"])
+    ]
+    second = api.get(path, params={"limit": 2, "cursor": first["next"]}).json()
+    snapshots = first["snapshots"] + second["snapshots"]
+    assert (len(snapshots), second["next"]) == (3, None)
+    assert [each["parent_id"] for each in snapshots] == [*(each["snapshot_id"] for each in snapshots[1:]), None]
+    assert {(each["operation"], each["data_files_added"], each["rows_removed"]) for each in snapshots} == {("append", 1, 0)}
+    assert api.get(path, params={"cursor": 7}).status_code == 422
+    assert api.get("/tables/analytics/nothing/metadata").status_code == 404
+
+
 def test_a_lock_is_released_only_for_its_holder_and_not_under_an_active_job(api: httpx.Client, services: Services) -> None:
     job_id = submit(api)
     (lock,) = api.get("/locks").json()

@@ -108,7 +108,11 @@ def paths(world: World, tmp_path: Path) -> list[str]:
     runs = [f"builds/flights/runs/{run_id}" for run_id in (THIRD, FAILED, SELECTED)]
     images = [f"images/{key}" for key in (image, made.ready.key, made.building.key)]
     removals = [f"removals/{one.removal_id}" for one in (removal, rejected)]
-    entries = [f"jobs/{one.job_id}" for one in (job, running)] + ["tables/analytics/page_views", "schedules/hostile"]
+    entries = [f"jobs/{one.job_id}" for one in (job, running)] + [
+        "tables/analytics/page_views",
+        "tables/analytics/page_views/metadata",
+        "schedules/hostile",
+    ]
     more = ["schedules/counts", "builds/flights", "builds/flights?plan=yes", "lineage?table=flights.report"]
     return [*EMPTY, *entries, *more, *runs, *images, *removals]
 

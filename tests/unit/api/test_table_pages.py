@@ -8,23 +8,28 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 import sqlalchemy as sa
+from committed_table import COMMITTED, make_commits
 from health_pages_world import keep
-from made_health import made_health, sick_health
-from page_reading import HOSTILE, Browser, words
+from made_health import made_health, made_partition, sick_health
+from page_reading import HOSTILE, Browser, row, words
 from pages_world import SomebodyIs, World, compacted, open_world
 
-from airflow_snowpack.api.pages.charts import Series, line_chart, size_chart
-from airflow_snowpack.iceberg import CatalogUnreachable, TableNumbers
+from airflow_snowpack.api.pages.charts import HeatMap, Series, heat_map, line_chart, size_chart
+from airflow_snowpack.api.services import LazyServices
+from airflow_snowpack.iceberg import CatalogConfig, CatalogUnreachable, TableNumbers
 from airflow_snowpack.iceberg.health import SnapshotLog
-from airflow_snowpack.inventory import Condition, TableScores
+from airflow_snowpack.inventory import Condition, Inventory, TableScores
 from airflow_snowpack.maintenance.fleet import Budget, EntryState, PassEntry
 from airflow_snowpack.maintenance.planning.table_plan import plan_table
 from airflow_snowpack.maintenance.policies import Policies, PoliciesFile
 from airflow_snowpack.scheduling import Schedule, parse_trigger
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 TABLES = ("analytics.page_views", "analytics.sessions", "payments.refunds", "payments.transactions")
 PAGE = "/ui/tables/analytics/page_views"
@@ -181,6 +186,74 @@ def test_the_page_of_a_table_asks_no_catalog_and_a_bounded_number_of_statements(
         world.run(world.submit("analytics.page_views"), [compacted(10, 1, 2)])
         world.clock.move(days=1)
     assert statements(world, browser, PAGE) == few <= MOST_STATEMENTS
+
+
+def test_the_metadata_of_a_table_shows_what_each_snapshot_changed_and_which_of_them_have_names(
+    tmp_path: Path, world: World, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = CatalogConfig.embedded(tmp_path).load()
+    make_commits(catalog, world.clock())
+    world.inventory = Inventory(world.store, "lake", lambda: catalog)
+    path = f"/ui/tables/{COMMITTED.replace('.', '/')}/metadata"
+    page = browser.get(path)
+    newest, *rest = [each.snapshot_id for each in catalog.load_table(COMMITTED).snapshots()][::-1]
+    assert re.search(r"delete \N{MINUS SIGN}[\d,]+ \N{MINUS SIGN}12 0 \d+ main", row(page, str(newest)))
+    assert re.search(r"append \+\d{3} \+2 0 \d+", row(page, str(rest[-1])))
+    said = words(page)
+    assert "Partitioned by currency Sort order" in said
+    assert "chargeback_id long required currency string partition amount decimal(9, 2)" in said
+    assert "audit branch 40 h ago" in said
+    assert "october-close tag 2 d ago" in said
+    monkeypatch.setattr("airflow_snowpack.api.pages.tables.SNAPSHOTS", 5)
+    seen, following = list[str](), [""]
+    while following:
+        page = browser.get(path + following[0])
+        seen += re.findall(r'<tr data-key="(\d+)"', page.text)
+        following = re.findall(r'href="(\?cursor=\d+)" rel="next"', page.text)
+    assert seen == [str(each) for each in (newest, *rest)]
+    assert f'data-key="{newest}"' in browser.text(f"{path}?cursor=7"), "an expired cursor shows the newest"
+
+
+def test_while_the_catalog_hangs_the_metadata_is_that_of_the_stored_health_and_the_page_says_so(
+    world: World, browser: Browser, app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(world, "analytics.page_views", sick_health())
+    answers = threading.Event()
+
+    def hang(*_: object) -> NoReturn:
+        answers.wait()
+        raise CatalogUnreachable("lake", OSError("The catalog is down"))
+
+    monkeypatch.setattr(world.inventory, "_load_catalog", hang)
+    monkeypatch.setattr(world.inventory, "_catalog", None)
+    impatient = replace(world.services, timeout=timedelta(seconds=0.5))
+    app.state.services = LazyServices(lambda: impatient)
+    try:
+        said = words(browser.text(f"{PAGE}/metadata"))
+        assert "The metadata could not be read. The Iceberg catalog 'lake' did not answer within 0.3 s." in said
+        assert "Partitioned by month" in said
+        assert "append \N{EN DASH} \N{EN DASH} \N{EN DASH} 1 main" in said
+        assert "They are not stored." in said
+        nothing_stored = browser.get("/ui/tables/analytics/sessions/metadata")
+        assert (nothing_stored.status_code, "did not answer within" in nothing_stored.text) == (503, True)
+    finally:
+        answers.set()
+
+
+def test_partitions_of_two_fields_are_squares_by_both_and_those_of_one_or_of_two_specs_follow_each_other() -> None:
+    def heat(*labels: str) -> HeatMap:
+        values = {label: tuple(label.split("/")) for label in labels}
+        return heat_map([made_partition(label=each, values=values[each], small_files=at) for at, each in enumerate(labels)])
+
+    both = heat("day=1/of=a", "day=2/of=a", "day=1/of=b", "day=3/of=b")
+    assert [label for label, _ in both.rows] == ["of=a", "of=b"]
+    assert [(each.x - both.left, each.y - 16) for each in both.cells] == [(0, 0), (0, 18), (18, 0), (36, 18)]
+    assert [each.level for each in both.cells] == [0, 1, 1, 2]
+    assert both.cells[-1].title == "day=3/of=b: 3 of 10 data files to rewrite, 5.0 GiB"
+    one = heat(*(f"day={day:03}" for day in range(150)))
+    assert (len({each.y for each in one.cells}), [label for label, _ in one.rows]) == (3, ["day=000", "day=060", "day=120"])
+    renamed = [made_partition(spec_id=spec_id) for spec_id in (0, 1)]
+    assert len({(each.x, each.y) for each in heat_map(renamed).cells}) == 2
 
 
 def test_tables_come_by_their_need_those_that_cannot_be_read_first(world: World, browser: Browser) -> None:

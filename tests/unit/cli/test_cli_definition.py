@@ -42,7 +42,8 @@ def test_every_command_is_there() -> None:
     assert set(parsers()) == {
         "jobs submit", "jobs list", "jobs show", "jobs watch", "jobs cancel", "jobs delete", "jobs rerun",
         "policies explain", "policies lint", "policies replay", "policies schema",
-        "tables list", "tables show", "tables plan", "tables refresh", "tables forget-catalog", "tables assess",
+        "tables list", "tables show", "tables metadata", "tables plan", "tables refresh",
+        "tables forget-catalog", "tables assess",
         "locks list", "locks release",
         "schedules list", "schedules show", "schedules explain", "schedules history", "schedules create", "schedules update",
         "schedules delete", "schedules suspend", "schedules resume", "schedules run", "schedules sync", "schedules check",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -96,6 +97,19 @@ def test_a_table_is_shown_in_numbers_from_its_metadata_and_again_without_opening
     assert snowpack("tables", "show", "nothing").code == 2
 
 
+@pytest.mark.usefixtures("flights")
+def test_the_metadata_of_a_table_is_its_columns_and_its_snapshots_newest_first(snowpack: Run) -> None:
+    shown = snowpack("tables", "metadata", "demo.flights", "--limit", "2")
+    assert re.search(r"^column +\| type +\| required", shown.out, re.MULTILINE)
+    assert re.search(r"^main +\| branch \| \d+$", shown.out, re.MULTILINE)
+    assert len(re.findall(r"^\d+ \| .* \| append", shown.out, re.MULTILINE)) == 2
+    cursor = re.findall(r"--cursor (\d+)", shown.err)[0]
+    rest = snowpack("tables", "metadata", "demo.flights", "--cursor", cursor, "-o", "json").json
+    assert (len(rest["snapshots"]), rest["next"], rest["problem"]) == (4, None, None)
+    assert snowpack("tables", "metadata", "demo.flights", "--limit", "1", "-o", "plain").out.count("\n") == 2
+    assert snowpack("tables", "metadata", "demo.nothing").code == 4
+
+
 @pytest.fixture
 def no_catalog(installation: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The catalog's service is down: nobody listens there."""
@@ -114,7 +128,12 @@ def test_without_the_catalog_a_table_is_shown_as_the_store_knows_it_and_what_nee
     assert (said.json["health"], said.json["last_job"]["status"]) == (None, "pending")
     assert "cannot be reached" in said.json["problem"]
 
-    for command in [("tables", "refresh"), ("tables", "list"), ("jobs", "submit", "demo.clicks")]:
+    for command in [
+        ("tables", "refresh"),
+        ("tables", "list"),
+        ("tables", "metadata", "demo.clicks"),
+        ("jobs", "submit", "demo.clicks"),
+    ]:
         said = snowpack(*command)
 
         assert said.code == 6
