@@ -85,6 +85,12 @@ def _count(text: str) -> int:
     return number
 
 
+def _hours(text: str) -> int:
+    if (number := _count(text)) > 168:
+        raise ArgumentTypeError(f"must be at most 168, a week, not {number}")
+    return number
+
+
 OUTPUT = arg(
     "-o", "--output", choices=("table", "json", "yaml", "plain"), default="table", metavar="(table, json, yaml, plain)",
     help="Output format. Allowed values: json, yaml, plain, table (default: table)",
@@ -155,7 +161,8 @@ CURSOR_BEFORE = cursor("--before", type=_count)
 CURSOR_OF_SNAPSHOTS = cursor(type=int)
 ALL = arg("--all", action="store_true", help="Show all of them")
 
-# tables, locks, audit
+# the queue, tables, locks, audit
+HISTORY = arg("--history", type=_hours, metavar="HOURS", help="Show how it went in each of the last hours, at most 168")
 DATABASE = arg("-d", "--database", metavar="DATABASE", help="Only tables of this database")
 SEARCH_TABLES = arg("--search", metavar="TEXT", help="Only tables with this in their name")
 TABLE_ORDER = arg(

@@ -14,7 +14,6 @@ and queue row are written in one transaction and removed in one transaction, so 
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -72,6 +71,7 @@ from airflow_snowpack.jobs.model import (
     SweepReport,
     TableLock,
 )
+from airflow_snowpack.jobs.queue_samples import read_samples
 from airflow_snowpack.jobs.rescuer import Orphans, end_orphans, rescue
 from airflow_snowpack.jobs.rows import catalog_detail, job_from, job_parameters, queue_of, read_drain, results_to_json
 from airflow_snowpack.jobs.steps_sqlite import SqliteSteps, keep_records
@@ -764,24 +764,11 @@ class Jobs:
         return {row.job_id: row.ahead for row in self.store.all_by_key(query, job_queue.c.job_id, job_ids)}
 
     def queue_over_time(self, period: timedelta = timedelta(days=1), steps: int = 96) -> list[QueueSample]:
-        """Count the waiting and the running jobs at evenly spaced times up to now.
+        """Count the waiting and the running jobs at evenly spaced times up to now, and the jobs that ended between them.
 
-        A job waits from its submission to its start and runs until its end; requeues are not counted. Jobs submitted more than a
-        day before the period count only while they are active.
+        See :mod:`airflow_snowpack.jobs.queue_samples` for what is counted.
         """
-        now = self.store.clock()
-        since = now - period
-        active = jobs.c.job_id.in_(sa.select(job_queue.c.job_id))
-        recent = sa.and_(jobs.c.submitted_at > since - timedelta(days=1), IS_LIVE, ~jobs.c.dry_run)
-        spans = sa.select(jobs.c.submitted_at, jobs.c.started_at, jobs.c.completed_at)
-        moments = [since + period * step / steps for step in range(1, steps + 1)]
-        waiting, running = [0] * steps, [0] * steps
-        for job in self.store.all(spans.where(recent).union_all(spans.where(active, ~recent))):
-            end = job.completed_at or now + timedelta(microseconds=1)
-            start = min(job.started_at or end, end)
-            _add(waiting, moments, job.submitted_at, start)
-            _add(running, moments, start, end)
-        return [QueueSample(*sample) for sample in zip(moments, waiting, running, strict=True)]
+        return read_samples(self.store, period, steps)
 
     def drain(self) -> DrainState:
         """Return whether drain mode is on."""
@@ -976,9 +963,3 @@ def _close_gap(conn: sa.Connection, row: sa.Row[Any]) -> None:
     """Move up the jobs behind one that was claimed by its id, unless it was due."""
     if not is_in_turn(conn, queue := queue_of(job_from(row)), row.turn):
         close_gaps(conn, [(*queue, row.turn)])
-
-
-def _add(counts: list[int], moments: list[datetime], begin: datetime, end: datetime) -> None:
-    """Count a span that includes its begin but not its end."""
-    for index in range(bisect_left(moments, begin), bisect_left(moments, end)):
-        counts[index] += 1

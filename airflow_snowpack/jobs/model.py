@@ -286,9 +286,28 @@ class QueuePlace:
 
 @dataclass(frozen=True, slots=True)
 class QueueSample:
+    """The queue at one moment, and what happened since the sample before it.
+
+    :param completed, failed: jobs that ended.
+    :param waits: in seconds, ascending: how long the jobs waited that a worker claimed for the first time.
+    """
+
     at: datetime
     waiting: int
     running: int
+    completed: int = 0
+    failed: int = 0
+    waits: tuple[float, ...] = ()
+
+    @property
+    def median_wait(self) -> float | None:
+        """In seconds; ``None`` if no wait ended."""
+        return self.waits[len(self.waits) // 2] if self.waits else None
+
+    @property
+    def longest_wait(self) -> float | None:
+        """In seconds; ``None`` if no wait ended."""
+        return self.waits[-1] if self.waits else None
 
 
 class Engine(Protocol):

@@ -1,12 +1,12 @@
 """Operations: the queue, locks, drain mode, the sweep, the audit trail, probes and problems."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_snowpack.humanize import ID, short_id
-from airflow_snowpack.jobs import TableLock
+from airflow_snowpack.jobs import QueueSample, TableLock
 from airflow_snowpack.store import AuditEntry
 from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.shape import CatalogId, Database, From, Level, Moment, Shape, page_shape
@@ -63,11 +63,17 @@ class QueueShape(Shape):
 
 
 class SampleShape(Shape):
-    """How many jobs waited and ran at one moment."""
+    """How many jobs waited and ran at one moment, and what happened since the sample before it."""
 
     at: datetime
     waiting: int
     running: int
+    completed: int = Field(description="Jobs that completed since the sample before.")
+    failed: int = Field(description="Jobs that failed since the sample before.")
+    median_wait_seconds: Annotated[float | None, From("median_wait")] = Field(
+        description="Of the jobs whose first attempt began since the sample before; null without any."
+    )
+    longest_wait_seconds: Annotated[float | None, From("longest_wait")]
 
 
 class SweepShape(Shape):
@@ -141,6 +147,25 @@ LOCKS: Listing[TableLock] = Listing(
         Column("expires", "expires_at"),
     ),
 )
+
+
+SAMPLES: Listing[QueueSample] = Listing(
+    "samples",
+    SampleShape.encode,
+    (
+        Column("until", "at"),
+        Column("waiting", "waiting"),
+        Column("running", "running"),
+        Column("completed", "completed"),
+        Column("failed", "failed"),
+        Column("median wait", "median_wait", lambda sample: _span(sample.median_wait)),
+        Column("longest wait", "longest_wait", lambda sample: _span(sample.longest_wait)),
+    ),
+)
+
+
+def _span(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)
 
 
 def _detail(entry: AuditEntry) -> str:

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from airflow_snowpack.humanize import number, plural, size
+from airflow_snowpack.humanize import duration, number, plural, size
 
 if TYPE_CHECKING:
     from airflow_snowpack.builds.manager import Skew
@@ -33,6 +33,8 @@ MOST_BARS = 160
 LABELS = 8
 DATE_WIDTH, TIME_WIDTH, CHARACTER = 66, 130, 7
 """The room of a label below the axis, and of one character."""
+HOUR = 6
+"""Characters of a time of day with a space."""
 GAP, WIDEST_BAR, WIDEST = 4, 64.0, 160.0
 MIB = 1024**2
 LEAST = 1.0
@@ -199,14 +201,19 @@ def _bar(
 class BarColumn:
     """One column.
 
+    :param label: below it.
+    :param at: the time of what it shows; the reader's script puts it into the label and the tooltip.
     :param title: the tooltip.
+    :param part: the height of the part of it that has another colour.
     """
 
-    label: str
+    label: str | datetime
     title: str
     x: float
     width: float
     height: float
+    part: float = 0.0
+    at: datetime | None = None
 
     @property
     def middle(self) -> float:
@@ -248,22 +255,38 @@ class LineChart(Chart):
     """A line for each series.
 
     :param ticks: times below the drawing, and where.
+    :param ticks_as: how they are shown: ``day`` or ``minute``.
     """
 
     left: int = LEFT
     base: int = HEIGHT - BELOW
     lines: tuple[ChartLine, ...]
-    ticks: tuple[tuple[str, float], ...]
+    ticks: tuple[tuple[datetime, float], ...]
+    ticks_as: str
 
 
-def column_chart(values: Sequence[tuple[str, float, str]], *, width: int = WIDTH) -> ColumnChart:
-    """Draw labels, values and tooltips as columns. In a narrow place, a narrow drawing keeps its labels readable."""
+def column_chart(
+    values: Sequence[tuple[str | datetime, float, str]], *, parts: Sequence[float] = (), width: int = WIDTH
+) -> ColumnChart:
+    """Draw labels, values and tooltips as columns. In a narrow place, a narrow drawing keeps its labels readable.
+
+    :param parts: for each value, the part of it that has another colour.
+    """
     y, levels = _axis(max((value for _, value, _ in values), default=0), BELOW)
     step = (width - LEFT - RIGHT) / max(len(values), 1)
     wide = min(step - GAP, WIDEST)
-    labelled = ceil(CHARACTER * max((len(label) for label, _, _ in values), default=0) / step) or 1
+    longest = max((len(label) if isinstance(label, str) else HOUR for label, _, _ in values), default=0)
+    labelled = ceil(CHARACTER * longest / step) or 1
     columns = tuple(
-        BarColumn("" if i % labelled else label, title, round(LEFT + step * (i + 0.5) - wide / 2, 1), round(wide, 1), y(value))
+        BarColumn(
+            "" if i % labelled else label,
+            title,
+            round(LEFT + step * (i + 0.5) - wide / 2, 1),
+            round(wide, 1),
+            y(value),
+            y(parts[i]) if parts else 0.0,
+            label if isinstance(label, datetime) else None,
+        )
         for i, (label, value, title) in enumerate(values)
     )
     return ColumnChart(levels=levels, columns=columns, width=width, right=width - RIGHT)
@@ -289,11 +312,11 @@ def line_chart(series: Sequence[Series], *, width: int = WIDTH) -> LineChart:
 
     lines = tuple(ChartLine(each.label, each.tone, path(each.points)) for each in series if each.points)
     # Dates alone where there are as many of them as labels.
-    form, room = ("%b %d", DATE_WIDTH) if last - first >= timedelta(days=LABELS) else ("%b %d %H:%M", TIME_WIDTH)
+    shown_as, room = ("day", DATE_WIDTH) if last - first >= timedelta(days=LABELS) else ("minute", TIME_WIDTH)
     labels = min(LABELS, (width - LEFT - RIGHT) // room) if last > first else 1
     moments = [first + (last - first) * i / labels for i in range(labels)]
-    ticks = tuple((at.strftime(form), x(at)) for at in moments)
-    return LineChart(levels=levels, lines=lines, ticks=ticks, width=width, right=width - RIGHT)
+    ticks = tuple((at, x(at)) for at in moments)
+    return LineChart(levels=levels, lines=lines, ticks=ticks, ticks_as=shown_as, width=width, right=width - RIGHT)
 
 
 def _axis(most: float, below: int) -> tuple[Callable[[float], float], Marks]:
@@ -305,6 +328,26 @@ def _axis(most: float, below: int) -> tuple[Callable[[float], float], Marks]:
         return round(max(full, LEAST) if value else 0.0, 1)
 
     return height, tuple((level, round(HEIGHT - below - height(level), 1)) for level in sorted({0, top // 2, top}))
+
+
+def throughput_chart(hours: Sequence[QueueSample], *, width: int = WIDTH) -> ColumnChart:
+    """Draw how many jobs ended up to each of these moments, and how many of them failed."""
+    values = [
+        (each.at, each.completed + each.failed, f"{number(each.completed)} completed, {number(each.failed)} failed")
+        for each in hours
+    ]
+    return column_chart(values, parts=[each.failed for each in hours], width=width)
+
+
+def wait_chart(hours: Sequence[QueueSample], *, width: int = WIDTH) -> ColumnChart:
+    """Draw the longest wait up to each of these moments, in minutes, and the median as a part of it."""
+    values, medians = [], []
+    for each in hours:
+        longest, median = each.longest_wait or 0.0, each.median_wait or 0.0
+        text = f"median wait {duration(median)}, longest {duration(longest)}" if each.waits else "no job was claimed"
+        values.append((each.at, longest / 60, text))
+        medians.append(median / 60)
+    return column_chart(values, parts=medians, width=width)
 
 
 def counted(label: str, count: int, noun: str) -> tuple[str, float, str]:

@@ -1,11 +1,13 @@
 """The pages of operations: the queue with drain mode and the background roles, locks, and the audit trail."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from airflow_snowpack.api.pages.charts import queue_chart
+from airflow_snowpack.api.pages.charts import queue_chart, throughput_chart, wait_chart
 from airflow_snowpack.api.pages.page import Here, HtmlPage, PageRoute
 from airflow_snowpack.humanize import ID
 from airflow_snowpack.jobs import Job, JobNotFound, QueueSample, TableLock
@@ -15,6 +17,8 @@ from airflow_snowpack.wire.operations import locked_by_job
 
 PERIOD = timedelta(days=1)
 STEPS = 96
+PER_HOUR = STEPS // 24
+CHART_WIDTH = 600
 KEPT = timedelta(minutes=1)
 LOCKS = 200
 PAGE = 100
@@ -27,12 +31,27 @@ router = APIRouter(route_class=PageRoute)
 @router.get("/queue")
 def queue(page: Here) -> HTMLResponse:
     samples = _samples(page)
+    # From the newest back, so that each hour is full; the oldest may not be.
+    begins = range(len(samples) % PER_HOUR, len(samples), PER_HOUR)
+    hours = [_sum_of(samples[begin : begin + PER_HOUR]) for begin in begins] or samples
     return page.render(
         "queue.html",
         "Queue",
         chart=queue_chart(samples),
-        hourly=list(reversed(samples))[:: STEPS // 24],
-        busy=any(sample.waiting or sample.running for sample in samples),
+        hours=hours,
+        throughput=throughput_chart(hours, width=CHART_WIDTH),
+        waits=wait_chart(hours, width=CHART_WIDTH),
+        busy=any(sample.waiting or sample.running or sample.completed or sample.failed for sample in samples),
+    )
+
+
+def _sum_of(samples: Sequence[QueueSample]) -> QueueSample:
+    """Return the last of successive samples with what happened up to each of them."""
+    return replace(
+        samples[-1],
+        completed=sum(each.completed for each in samples),
+        failed=sum(each.failed for each in samples),
+        waits=tuple(sorted(wait for each in samples for wait in each.waits)),
     )
 
 

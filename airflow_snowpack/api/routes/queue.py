@@ -39,7 +39,7 @@ def queue(services: Open) -> JSONResponse:
 
 @router.get("/queue/history", tags=["queue"], **documented("get_queue_history", "Get the queue over time", list[SampleShape]))
 def history(services: Open, hours: Annotated[int, Query(ge=1, le=168, description="How far back.")] = 24) -> JSONResponse:
-    """96 samples, evenly spaced, until now."""
+    """96 samples, evenly spaced, until now; fewer if more than 100,000 jobs were submitted since a day before the period."""
     return JSONResponse([SampleShape.encode(each) for each in services.jobs.queue_over_time(timedelta(hours=hours))])
 
 

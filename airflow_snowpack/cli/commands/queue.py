@@ -21,12 +21,25 @@ from airflow_snowpack.runners import Exchanges
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.signs_of_life import Role
 from airflow_snowpack.wire.listing import cut
-from airflow_snowpack.wire.operations import AUDIT, LOCKS, DrainShape, QueueShape, ReleaseShape, SweepShape, locked_by_job
+from airflow_snowpack.wire.operations import (
+    AUDIT,
+    LOCKS,
+    SAMPLES,
+    DrainShape,
+    QueueShape,
+    ReleaseShape,
+    SweepShape,
+    locked_by_job,
+)
 from airflow_snowpack.wire.shape import seconds_since
 
 
 @command
 def show(args: Namespace, here: CommandContext) -> None:
+    if args.history is not None:
+        samples = here.jobs.queue_over_time(timedelta(hours=args.history), args.history)
+        print_list(args.output, SAMPLES, samples, here.now)
+        return
     state, now = here.jobs.queue(), here.now
     body = QueueShape.encode(state, oldest_seconds=seconds_since(state.oldest, now))
     oldest = f", the oldest for {duration(now - state.oldest)}" if state.oldest is not None else ""

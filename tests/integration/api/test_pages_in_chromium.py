@@ -312,13 +312,18 @@ def test_times_are_in_the_zone_that_was_chosen_in_airflow(world: World, page: Pa
     for zone, text in (("Asia/Kolkata", "22 Nov 2026, 04:00:00 GMT+5:30"), ("America/New_York", "21 Nov 2026, 17:30:00 GMT-5")):
         page.evaluate("(zone) => localStorage.setItem('timezone', JSON.stringify(zone))", zone)
         page.reload()
-        assert page.locator("time").first.get_attribute("title") == text
+        assert page.locator("time").first.get_attribute("title") == f"{text}\n2026-11-21 22:30:00 UTC"
     # What another page of the same browser hears when the zone is changed there.
     page.evaluate("localStorage.setItem('timezone', '\"UTC\"'); dispatchEvent(new StorageEvent('storage', { key: 'timezone' }))")
     assert page.locator("time").first.get_attribute("title") == "21 Nov 2026, 22:30:00 UTC"
     page.evaluate("localStorage.setItem('timezone', 'no zone')")
     page.reload()
     assert page.locator("time").first.get_attribute("title"), "the zone of the browser"
+    page.evaluate("localStorage.setItem('timezone', '\"Asia/Kolkata\"')")
+    page.goto("/ui/queue")
+    label, tooltip = page.locator(".axis[data-at]").first, page.locator("title[data-at]").last
+    assert (label.text_content() or "").endswith(":30"), "a full hour in UTC"
+    assert (tooltip.text_content() or "").startswith("04:00 GMT+5:30: ")
 
 
 def test_a_failed_job_is_run_again_as_a_new_job(world: World, page: Page) -> None:

@@ -236,3 +236,7 @@ def analyze(store: Store, query: sa.Select[Any]) -> list[str]:
 def sent_for(store: Store, query: sa.Select[Any]) -> tuple[str, Any]:
     (sent,) = sent_by(store, lambda: store.all(query))
     return sent
+
+
+def test_the_queue_over_time_reads_only_the_jobs_of_its_period(filled: Store, jobs: Jobs) -> None:
+    assert scans(filled, sent_by(filled, jobs.queue_over_time), ["jobs"]) == []

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import count
 
+import pytest
 import sqlalchemy as sa
 from clocks import MovedClock
 from effort import rounds
 from hypothesis import HealthCheck, given, settings, strategies as st
+from query_plans import sent_by
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import Jobs, JobStatus, QueueSample
@@ -40,8 +43,13 @@ def test_samples_are_what_counting_each_moment_gives(
     clock.now = now
 
     def counted(moment: datetime) -> QueueSample:
-        waiting = sum(begin <= moment < start for begin, start, _ in spans)
-        return QueueSample(moment, waiting, sum(start <= moment < end for _, start, end in spans))
+        waiting = sum(begin <= moment < start for begin, start, *_ in spans)
+        running = sum(start <= moment < end for _, start, end, _ in spans)
+        before = moment - period / steps
+        waits = sorted((start - begin).total_seconds() for begin, start, _, ran in spans if ran and before < start <= moment)
+        return QueueSample(
+            moment, waiting, running, sum(ran and before < end <= moment for *_, end, ran in spans), 0, tuple(waits)
+        )
 
     moments = [now - period + period * step / steps for step in range(1, steps + 1)]
     assert jobs.queue_over_time(period, steps) == [counted(moment) for moment in moments]
@@ -49,8 +57,9 @@ def test_samples_are_what_counting_each_moment_gives(
 
 def live(
     jobs: Jobs, clock: MovedClock, now: datetime, before: int, until_start: int | None, until_end: int | None
-) -> tuple[datetime, datetime, datetime]:
-    """Let a job live, as far as it got by now; gives when it was submitted, started and ended, or a moment that never comes."""
+) -> tuple[datetime, datetime, datetime, bool]:
+    """Let a job live, as far as it got by now; gives when it was submitted, started and ended, or a moment that never comes, and
+    whether a worker ran it."""
     never = now + timedelta(days=999)
     clock.now = begin = now - timedelta(minutes=max(before, 0))
     job, start, end = jobs.submit(fresh(), ACTIONS), never, never
@@ -63,4 +72,34 @@ def live(
     elif until_end is not None and begin + timedelta(minutes=until_end) <= now:
         clock.now = start = end = begin + timedelta(minutes=until_end)
         jobs.cancel(job.job_id)
-    return begin, start, end
+    return begin, start, end, jobs.get(job.job_id).attempt > 0
+
+
+def test_the_samples_are_one_statement_and_begin_where_the_newest_jobs_begin(
+    jobs: Jobs, clock: MovedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = clock.now
+    for hour in range(10):
+        clock.now = begin + timedelta(hours=hour)
+        live(jobs, clock, clock.now + timedelta(minutes=9), 9, 1, 2)
+    clock.now = begin + timedelta(hours=10)
+    read = partial(jobs.queue_over_time, timedelta(hours=10), 10)
+    assert len(sent_by(jobs.store, read)) == 1
+    assert [sample.completed for sample in read()] == [1] * 10
+    assert {(sample.median_wait, sample.longest_wait) for sample in read()} == {(60.0, 60.0)}
+    monkeypatch.setattr("airflow_snowpack.jobs.queue_samples.MOST_JOBS", 3)
+    assert [sample.completed for sample in read()] == [1] * 3
+
+
+def test_a_failed_job_is_counted_apart_and_the_wait_for_a_later_attempt_not_at_all(jobs: Jobs, clock: MovedClock) -> None:
+    job = jobs.submit(fresh(), ACTIONS)
+    clock.move(minutes=1)
+    assert jobs.claim("w", job_id=job.job_id) is not None
+    clock.move(hours=1)
+    jobs.sweep()
+    clock.move(hours=1)
+    claim = jobs.claim("x", job_id=job.job_id)
+    assert claim is not None
+    jobs.finish(claim, JobStatus.FAILED, [], "no")
+    (sample,) = jobs.queue_over_time(timedelta(hours=3), 1)
+    assert (sample.completed, sample.failed, sample.waits) == (0, 1, ())

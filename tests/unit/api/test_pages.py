@@ -292,6 +292,17 @@ def test_the_queue_is_drawn_anew_once_a_minute_with_a_table_beside_it(world: Wor
     assert drawn() != first
 
 
+def test_the_queue_shows_how_many_jobs_ended_in_each_hour_and_how_long_they_waited(world: World, browser: Browser) -> None:
+    job = world.submit("analytics.page_views")
+    world.clock.move(minutes=30)
+    world.run(job, [did(Action.REWRITE_DATA_FILES, "Failed", 3, {}, ActionOutcome.FAILED, "no space")], "no space")
+    world.clock.move(hours=2)
+    page = browser.text("/ui/queue")
+    assert re.findall(r'data-what="(0 completed, 1 failed)"', page) == ["0 completed, 1 failed"]
+    assert re.findall(r'data-what="(median wait [^"]*)"', page) == ["median wait 30 min, longest 30 min"]
+    assert page.count('class="bar-failed"') == 1
+
+
 def test_the_audit_trail_is_filtered_by_subject_and_actor_and_comes_in_pages(
     world: World, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:

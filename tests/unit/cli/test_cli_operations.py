@@ -212,6 +212,12 @@ def test_the_queue_is_told_in_numbers(snowpack: Run, jobs: Jobs) -> None:
     jobs.set_drain(True)
     assert ", until drain mode is switched off\n" in snowpack("queue").out
     assert snowpack("queue", "-o", "json").json["held"] == 1
+    hours = snowpack("queue", "--history", "3", "-o", "json").json
+    assert [(hour["waiting"], hour["completed"], hour["longest_wait_seconds"]) for hour in hours] == [(0, 0, None)] * 2 + [
+        (1, 0, None)
+    ]
+    assert snowpack("queue", "--history", "3").out.count("ago") == 2
+    assert snowpack("queue", "--history", "169").code == 2
 
 
 def test_a_sweep_tells_what_it_took_back_and_removes_the_folder_of_a_task_that_was_killed_a_day_ago(

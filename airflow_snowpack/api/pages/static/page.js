@@ -13,7 +13,7 @@ document.documentElement.dataset.script = "yes";
 // -- times: the rules of humanize.py, in Airflow's zone -------------------------------------------------------------------
 
 let ahead = body.dataset.now ? Date.parse(body.dataset.now) - Date.now() : 0; // how far the server's clock is ahead of ours
-let exactly, shortly, hour, hourly; // in the zone that Airflow's pages show
+let forms; // of a moment, in the zone that Airflow's pages show
 setZone();
 
 /** The zone that was chosen in Airflow, which keeps it in the browser's storage; without one, the browser's own, as Airflow does. */
@@ -29,18 +29,35 @@ function airflowZone() {
 
 function setZone() {
   const make = (options) => new Intl.DateTimeFormat("en-GB", { ...options, timeZone: airflowZone() });
-  exactly = make({ dateStyle: "medium", timeStyle: "long" });
-  shortly = make({ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" });
-  hour = make({ hour: "2-digit", minute: "2-digit" });
-  hourly = make({ hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
+  const day = { day: "numeric", month: "short" }, minute = { hour: "2-digit", minute: "2-digit" }, zone = { timeZoneName: "short" };
+  forms = {
+    day: make(day),
+    minute: make({ ...day, ...minute }),
+    hour: make(minute),
+    until: make({ ...minute, ...zone }),
+    clock: make({ ...day, ...minute, second: "2-digit", ...zone }),
+    old: make({ ...day, year: "numeric", ...minute, ...zone }),
+    exact: make({ dateStyle: "medium", timeStyle: "long" }),
+  };
 }
 
 addEventListener("storage", (event) => {
   if (event.key !== null && event.key !== "timezone") return;
   setZone();
-  for (const time of all("time[data-shown]")) delete time.dataset.shown;
+  for (const shown of all("[data-shown-at]")) delete shown.dataset.shownAt;
   showTimes();
 });
+
+/** The exact time, in UTC too unless that is the zone: logs and colleagues elsewhere have UTC. */
+function exact(moment) {
+  const text = forms.exact.format(moment);
+  return forms.exact.resolvedOptions().timeZone === "UTC" ? text : `${text}\n${moment.toISOString().slice(0, 19).replace("T", " ")} UTC`;
+}
+
+/** Without the year, unless it is another one or far away. */
+function clock(moment, seconds) {
+  return (Math.abs(seconds) < 180 * 86400 ? forms.clock : forms.old).format(moment);
+}
 
 function duration(seconds) {
   if (seconds < 10) return `${Math.round(Math.max(seconds, 0) * 10) / 10} s`;
@@ -71,16 +88,20 @@ function showTimes() {
       ago: () => ago(seconds),
       left: () => (seconds < 0 ? `${duration(-seconds)} left` : `ran out ${ago(seconds)}`),
       since: () => duration(seconds),
-      clock: () => shortly.format(moment),
+      clock: () => clock(moment, seconds),
     }[time.dataset.as]();
     if (time.textContent !== text) time.textContent = text;
-    if (time.dataset.shown !== time.dateTime) {
-      time.title = exactly.format(moment);
-      time.dataset.shown = time.dateTime;
+    if (time.dataset.shownAt !== time.dateTime) {
+      time.title = exact(moment);
+      time.dataset.shownAt = time.dateTime;
     }
   }
-  for (const label of all("[data-hour]")) label.textContent = hour.format(new Date(label.dataset.hour));
-  for (const title of all("title[data-at]")) title.textContent = `${hourly.format(new Date(title.dataset.at))}: ${title.dataset.what}`;
+  for (const label of all("[data-at]")) { // of a drawing
+    if (label.dataset.shownAt === label.dataset.at + label.dataset.what) continue;
+    const text = forms[label.dataset.as].format(new Date(label.dataset.at));
+    label.textContent = label.dataset.what ? `${text}: ${label.dataset.what}` : text;
+    label.dataset.shownAt = label.dataset.at + label.dataset.what;
+  }
 }
 
 // -- refreshing ---------------------------------------------------------------------------------------------------------------
@@ -158,7 +179,7 @@ async function refresh() {
     failures += 1;
     failingSince ??= new Date();
     const why = problem instanceof TypeError || problem.name === "TimeoutError" ? "The server does not respond." : problem.message;
-    const text = `${why} This page is from ${shortly.format(failingSince)} and retries automatically.`;
+    const text = `${why} This page is from ${forms.clock.format(failingSince)} and retries automatically.`;
     if (!find(".message")) {
       if (trouble.textContent !== text) trouble.textContent = text;
       trouble.hidden = false;
