@@ -276,6 +276,7 @@ def get_cli_commands() -> list[CLICommand]:
                         example="digest"),
                 command("queue", "queue.show", "Show how many jobs wait and run, now or in the last hours", a.HISTORY,
                         example="queue --history 24"),
+                command("workers", "queue.workers", "List workers, what they run, and when they were seen", example="workers"),
                 command("sweep", "queue.sweep", "Requeue the jobs of dead workers, and cancel those of ended tasks",
                         example="sweep"),
                 command("audit", "queue.audit", "List changes and their users, newest first", a.SUBJECT, a.LIMIT, a.CURSOR_BEFORE,

@@ -50,3 +50,4 @@ from .model import (
 )
 from .rescuer import Orphans as Orphans
 from .worker import JobWorker as JobWorker
+from .worker_list import WorkerReport as WorkerReport, WorkerState as WorkerState, list_workers as list_workers

@@ -31,7 +31,7 @@ from airflow_snowpack.jobs.manager import Jobs
 from airflow_snowpack.jobs.model import Claim, Engine, JobStatus
 from airflow_snowpack.store import StoreError
 from airflow_snowpack.store.leases import EVER
-from airflow_snowpack.store.signs_of_life import Role, SignOfLife
+from airflow_snowpack.store.signs_of_life import JOBS_ENDED, Role, SignOfLife
 from airflow_snowpack.store.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -137,6 +137,8 @@ class JobWorker:
         self._poll = poll
         self._continue_on_error = continue_on_error
         self._sign = sign or SignOfLife(jobs.store, Role.WORKER, worker_id)
+        self._ended = 0
+        self._sign.note(JOBS_ENDED, "0")
         self._engines: dict[str, Engine] = {}  # made, but not used yet
         self._skipped_until: dict[str, datetime] = {}
         self._attempt: Attempt | None = None
@@ -154,6 +156,8 @@ class JobWorker:
         try:
             job = attempt.run()
             log.info("Job %s on %s ended as %s%s", job.job_id, job.table, job.status, f": {job.error}" if job.error else "")
+            self._ended += 1
+            self._sign.note(JOBS_ENDED, str(self._ended))
             return job.status
         except StaleAttempt as stale:
             log.info("%s", stale)

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -37,6 +38,8 @@ MISSED_PERIODS = 3
 """The number of periods without a sign after which an instance counts as gone."""
 REMOVE_AFTER = timedelta(hours=1)
 """A running instance deletes the rows of instances of its role that have been gone for this long."""
+JOBS_ENDED = "jobs_ended"
+"""In the detail of a worker: how many jobs it has run to their end."""
 MAX_INSTANCES = 20
 """The number of instances read per role."""
 
@@ -56,7 +59,8 @@ class Sign:
 
     :param started_at: when the process, or the latest run of the task, started.
     :param period: the longest time to the next sign.
-    :param detail: the host (``host``), the DAG of a task (``dag``), and the catalog that it reaches.
+    :param detail: the host (``host``), the DAG of a task (``dag``), the catalog that it reaches, and of a worker
+        :data:`JOBS_ENDED`.
     """
 
     role: str
@@ -90,7 +94,7 @@ class SignOfLife:
         host = socket.gethostname()
         self._store = store
         self._period = period
-        self._row = {
+        self._row: dict[str, Any] = {
             "role": role.value,
             "instance": storable(instance or f"{host}:{os.getpid()}"),
             "period_s": period.total_seconds(),
@@ -100,6 +104,10 @@ class SignOfLife:
         self._seen_at: datetime | None = None
         self._tidied_at: datetime | None = None
         self._problem = Recurring(log)
+
+    def note(self, name: str, value: str) -> None:
+        """Change the detail that the next sign has."""
+        self._row = {**self._row, "detail": {**self._row["detail"], name: storable(value)}}
 
     def beat(self) -> None:
         """Write the row, in one statement, unless it was written less than :data:`BEAT` ago."""
@@ -140,6 +148,12 @@ def read_signs(conn: sa.Connection) -> list[Sign]:
     ranked = sa.select(signs_of_life, place.label("place")).subquery()
     query = sa.select(ranked).where(ranked.c.place <= MAX_INSTANCES).order_by(ranked.c.role, ranked.c.place)
     return [_sign_from(row) for row in conn.execute(query)]
+
+
+def newest_signs(conn: sa.Connection, role: Role, limit: int) -> list[Sign]:
+    """Return the instances of a role that were seen last, newest first."""
+    of_role = sa.select(signs_of_life).where(signs_of_life.c.role == role.value)
+    return [_sign_from(row) for row in conn.execute(of_role.order_by(signs_of_life.c.seen_at.desc()).limit(limit))]
 
 
 def last_seen(conn: sa.Connection, role: Role) -> datetime | None:

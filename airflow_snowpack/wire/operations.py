@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_snowpack.humanize import ID, short_id
-from airflow_snowpack.jobs import QueueSample, TableLock
+from airflow_snowpack.jobs import QueueSample, TableLock, WorkerReport, WorkerState
 from airflow_snowpack.store import AuditEntry
 from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.shape import CatalogId, Database, From, Level, Moment, Shape, page_shape
@@ -74,6 +74,28 @@ class SampleShape(Shape):
         description="Of the jobs whose first attempt began since the sample before; null without any."
     )
     longest_wait_seconds: Annotated[float | None, From("longest_wait")]
+
+
+class WorkerClaimShape(Shape):
+    """A job that a worker has claimed."""
+
+    job_id: str
+    database: Annotated[Database, From("table.database")]
+    table_name: Annotated[Level, From("table.table")]
+    claimed_at: datetime
+    lease_until: datetime = Field(description="Without a heartbeat until then, the job returns to the queue.")
+
+
+class WorkerShape(Shape):
+    """A worker; a task that runs its own job has no host and no sign of life."""
+
+    name: str = Field(description="As in its claims; of a DAG's task, that of the DAG and the task.")
+    state: WorkerState
+    host: str | None
+    started_at: Moment
+    seen_at: Moment
+    jobs_ended: int | None = Field(description="Since it started, as of `seen_at`; null if it runs only one.")
+    claims: list[WorkerClaimShape]
 
 
 class SweepShape(Shape):
@@ -160,6 +182,25 @@ SAMPLES: Listing[QueueSample] = Listing(
         Column("failed", "failed"),
         Column("median wait", "median_wait", lambda sample: _span(sample.median_wait)),
         Column("longest wait", "longest_wait", lambda sample: _span(sample.longest_wait)),
+    ),
+)
+
+
+WORKERS: Listing[WorkerReport] = Listing(
+    "workers",
+    WorkerShape.encode,
+    (
+        Column("worker", "name"),
+        Column("state", "state", state="state"),
+        Column("host", "host"),
+        Column("started", "started_at"),
+        Column("seen", "seen_at"),
+        Column("jobs ended", "jobs_ended"),
+        Column(
+            "runs",
+            lambda worker: ",".join(claim.job_id for claim in worker.claims),
+            lambda worker: ", ".join(f"{short_id(claim.job_id)} on {claim.table.dotted}" for claim in worker.claims),
+        ),
     ),
 )
 

@@ -18,10 +18,10 @@ class Tone(StrEnum):
 
 
 WORDS: Mapping[Tone, str] = {
-    Tone.ACTIVE: "running building writing deleting started submitted pending_launch triggered requested repair run",
+    Tone.ACTIVE: "running building writing deleting started submitted pending_launch triggered requested repair run working",
     Tone.GOOD: "completed succeeded success ready healthy enabled current publish launched maintained deleted restored",
     Tone.WARNING: "partial conflict fair awaiting_approval quarantined left_out unpushed lost pending_constraint launch_waits "
-    "absorbed launched_while_changed ticks_missed rollback",
+    "absorbed launched_while_changed ticks_missed rollback gone",
     Tone.BAD: "failed unreadable sick discarded timed_out",
 }
 """The states of each tone, the same for every resource. Any other state is neutral."""

@@ -26,7 +26,7 @@ from airflow_snowpack.inventory import Inventory
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Job, Jobs, JobStatus
 from airflow_snowpack.maintenance import DEFAULT_ORDER, Action
 from airflow_snowpack.store import Actor, Store, open_store, utc_now
-from airflow_snowpack.store.signs_of_life import Role, SignOfLife
+from airflow_snowpack.store.signs_of_life import JOBS_ENDED, Role, SignOfLife
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
@@ -346,14 +346,21 @@ def last_hours(world: World) -> None:
         made[name] = world.submit(name, by="anton")
         clock.move(seconds=7)
     world.jobs.locks.acquire(world.table("payments.ledger_entries"), "etl/ledger_close/2026-11", ttl=timedelta(hours=2))
-    clock.moment = end
-    for role, instance in (
-        (Role.WORKER, "worker-0"),
-        (Role.WORKER, "worker-1"),
-        (Role.SWEEPER, "snowpack_sweep.sweep"),
-        (Role.SCHEDULER, "snowpack_dispatcher.dispatch"),
-        (Role.POLLER, "snowpack_dispatcher.dispatch"),
-        (Role.COLLECTOR, "snowpack_interim_collector.collect"),
-    ):
-        SignOfLife(world.store, role, instance).beat()
+    signs = [
+        SignOfLife(world.store, role, instance)
+        for role, instance in (
+            (Role.WORKER, "worker-2"),
+            (Role.WORKER, "worker-0"),
+            (Role.WORKER, "worker-1"),
+            (Role.SWEEPER, "snowpack_sweep.sweep"),
+            (Role.SCHEDULER, "snowpack_dispatcher.dispatch"),
+            (Role.POLLER, "snowpack_dispatcher.dispatch"),
+            (Role.COLLECTOR, "snowpack_interim_collector.collect"),
+        )
+    ]
+    for moment, beating in ((end - timedelta(hours=9), signs), (end - timedelta(minutes=22), signs[:1]), (end, signs[1:])):
+        clock.moment = moment
+        for place, sign in enumerate(beating):
+            sign.note(JOBS_ENDED, str(38 - 5 * place))
+            sign.beat()
     world.inventory.refresh()

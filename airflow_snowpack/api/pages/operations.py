@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 from airflow_snowpack.api.pages.charts import queue_chart, throughput_chart, wait_chart
 from airflow_snowpack.api.pages.page import Here, HtmlPage, PageRoute
 from airflow_snowpack.humanize import ID
-from airflow_snowpack.jobs import Job, JobNotFound, QueueSample, TableLock
+from airflow_snowpack.jobs import Job, JobNotFound, QueueSample, TableLock, list_workers
 from airflow_snowpack.store import AuditEntry, AuditTrail
 from airflow_snowpack.store.paging import search_pages
 from airflow_snowpack.wire.operations import locked_by_job
@@ -41,6 +41,7 @@ def queue(page: Here) -> HTMLResponse:
         hours=hours,
         throughput=throughput_chart(hours, width=CHART_WIDTH),
         waits=wait_chart(hours, width=CHART_WIDTH),
+        workers=list_workers(page.services.jobs.store),
         busy=any(sample.waiting or sample.running or sample.completed or sample.failed for sample in samples),
     )
 

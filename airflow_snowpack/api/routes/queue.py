@@ -1,4 +1,4 @@
-"""Operations: the queue, the sweep, locks, drain mode and the audit trail."""
+"""Operations: the queue, workers, the sweep, locks, drain mode and the audit trail."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -12,6 +12,7 @@ from airflow_snowpack.api.parameters import Before, Limit, NamedTable, RawBody, 
 from airflow_snowpack.api.problems import InvalidRequest
 from airflow_snowpack.api.routing import Strict
 from airflow_snowpack.api.services import Acting, Open
+from airflow_snowpack.jobs import list_workers
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.listing import cut
 from airflow_snowpack.wire.operations import (
@@ -24,6 +25,7 @@ from airflow_snowpack.wire.operations import (
     ReleaseShape,
     SampleShape,
     SweepShape,
+    WorkerShape,
 )
 from airflow_snowpack.wire.shape import seconds_since
 
@@ -41,6 +43,12 @@ def queue(services: Open) -> JSONResponse:
 def history(services: Open, hours: Annotated[int, Query(ge=1, le=168, description="How far back.")] = 24) -> JSONResponse:
     """96 samples, evenly spaced, until now; fewer if more than 100,000 jobs were submitted since a day before the period."""
     return JSONResponse([SampleShape.encode(each) for each in services.jobs.queue_over_time(timedelta(hours=hours))])
+
+
+@router.get("/workers", tags=["queue"], **documented("list_workers", "List workers and what they run", list[WorkerShape]))
+def workers(services: Open) -> JSONResponse:
+    """Those that work, then idle ones, then those that were not seen for 5 minutes; at most the 100 that were seen last."""
+    return JSONResponse([WorkerShape.encode(worker) for worker in list_workers(services.jobs.store)])
 
 
 @router.post("/sweep", tags=["queue"], **documented("sweep", "Requeue lost jobs", SweepShape))

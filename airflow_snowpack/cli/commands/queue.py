@@ -1,4 +1,4 @@
-"""``airflow snowpack queue``, ``sweep``, ``locks``, ``drain`` and ``audit``: operations on the queue of jobs."""
+"""``airflow snowpack queue``, ``workers``, ``sweep``, ``locks``, ``drain`` and ``audit``: operations on the queue of jobs."""
 
 from argparse import Namespace
 from contextlib import ExitStack
@@ -16,7 +16,7 @@ from airflow_snowpack.hooks.run_states import RestRunStates
 from airflow_snowpack.humanize import ago, duration, plural, short_id
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.errors import catalog_label
-from airflow_snowpack.jobs import DrainState, SweepReport, TableLock
+from airflow_snowpack.jobs import DrainState, SweepReport, TableLock, list_workers
 from airflow_snowpack.runners import Exchanges
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.store.signs_of_life import Role
@@ -25,6 +25,7 @@ from airflow_snowpack.wire.operations import (
     AUDIT,
     LOCKS,
     SAMPLES,
+    WORKERS,
     DrainShape,
     QueueShape,
     ReleaseShape,
@@ -46,6 +47,11 @@ def show(args: Namespace, here: CommandContext) -> None:
     waiting = f"{state.held}{oldest}, until drain mode is switched off" if state.held else f"{state.depth}{oldest}"
     fields = {"waiting": waiting, "running": state.running, "waiting for a back-off": state.delayed}
     print_one(args.output, body, fields if is_for_people(args.output) else body)
+
+
+@command
+def workers(args: Namespace, here: CommandContext) -> None:
+    print_list(args.output, WORKERS, list_workers(here.jobs.store), here.now, empty="No worker has run.")
 
 
 @command

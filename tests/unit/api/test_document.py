@@ -49,7 +49,7 @@ def test_every_operation_names_its_problems_and_its_id(document: dict[str, Any])
             for code, response in operation["responses"].items():
                 if int(code) >= 400:
                     assert list(response["content"]) == ["application/problem+json"]
-    assert len(ids) == sum(len(operations) for operations in document["paths"].values()) == 73
+    assert len(ids) == sum(len(operations) for operations in document["paths"].values()) == 74
 
 
 def test_names_that_clients_depend_on_change_only_on_purpose(document: dict[str, Any]) -> None:

@@ -55,7 +55,7 @@ def test_every_command_is_there() -> None:
         "fleet list", "fleet show", "fleet run",
         "removals list", "removals show", "removals approve", "removals reject", "removals run", "removals restore",
         "drain on", "drain off", "drain status", "db upgrade", "db check",
-        "db prune", "digest", "queue", "sweep", "audit", "lineage", "worker", "api",
+        "db prune", "digest", "queue", "workers", "sweep", "audit", "lineage", "worker", "api",
         "doctor",
     }  # fmt: skip
 

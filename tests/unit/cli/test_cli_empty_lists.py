@@ -17,6 +17,7 @@ def test_an_empty_list_says_why_it_is_empty(snowpack: Run) -> None:
         ("jobs list", "No jobs yet. Submit one: airflow snowpack jobs submit"),
         ("jobs list --status failed", "No jobs match the filter."),
         ("jobs list --no-dry-run", "No jobs match the filter."),
+        ("workers", "No worker has run."),
         ("locks list", "No table is locked."),
         ("audit", "No changes yet."),
         ("audit --subject drain", "No changes match the filter."),
