@@ -33,8 +33,8 @@ MOST_BARS = 160
 LABELS = 8
 DATE_WIDTH, TIME_WIDTH, CHARACTER = 66, 130, 7
 """The room of a label below the axis, and of one character."""
-HOUR = 6
-"""Characters of a time of day with a space."""
+HOUR = 7
+"""The room of a time of day, in characters."""
 GAP, WIDEST_BAR, WIDEST = 4, 64.0, 160.0
 MIB = 1024**2
 LEAST = 1.0
@@ -108,7 +108,7 @@ def _hours(samples: Sequence[QueueSample], step: float) -> list[tuple[datetime, 
         if hour > samples[i - 1].at and hour.hour % 4 == 0:
             share = (hour - samples[i - 1].at) / (sample.at - samples[i - 1].at)
             shown.append((hour, round(QUEUE_LEFT + step * (i + share), 1)))
-    return shown
+    return [(hour, x) for hour, x in shown if x < WIDTH - 2 * CHARACTER]  # the last label would be cut
 
 
 def rounded_up(value: int) -> int:

@@ -12,8 +12,10 @@ from airflow_snowpack.api.pages.page import Here, PageRoute
 from airflow_snowpack.api.pages.tables import did
 from airflow_snowpack.api.pages.timeline import spans, steps
 from airflow_snowpack.api.parameters import JobId
-from airflow_snowpack.jobs import MAX_EXAMINED, Job, JobCounts, JobPage, JobStatus, explain
+from airflow_snowpack.jobs import MAX_EXAMINED, PRIORITIES, Job, JobCounts, JobPage, JobStatus, explain
 from airflow_snowpack.jobs.action_history import ActionFigures
+from airflow_snowpack.maintenance import in_order
+from airflow_snowpack.maintenance.options import usable_actions
 from airflow_snowpack.store import AuditTrail
 from airflow_snowpack.wire.job import plan_of
 from airflow_snowpack.wire.plan import work
@@ -93,4 +95,8 @@ def job(page: Here, job_id: JobId) -> Response:
         audit=list(reversed(AuditTrail(reader.store).of(job_id))),
         task=task_link(found.owner, page.airflow),
         lock=reader.locks.get(found.table),
+        # The same name in another catalog is another table.
+        may_be_edited=found.table.catalog_id == page.services.inventory.catalog_id,
+        actions=in_order(usable_actions(), page.services.order),
+        priorities=PRIORITIES,
     )

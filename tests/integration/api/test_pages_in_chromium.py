@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -177,7 +178,7 @@ def test_a_job_is_cancelled_after_a_question_the_trail_says_by_whom_and_a_refusa
     assert world.jobs.get(job.job_id).status is JobStatus.PENDING
     page.get_by_role("button", name="Cancel…").click()
     page.get_by_role("button", name="Cancel the job").click()
-    page.get_by_role("button", name="Re-run…").wait_for()
+    page.get_by_role("button", name="Re-run…", exact=True).wait_for()
     assert world.jobs.get(job.job_id).status is JobStatus.CANCELLED
     (cancelled,) = [entry for entry in AuditTrail(world.store).of(job.job_id) if entry.change == "cancel"]
     assert (cancelled.actor, cancelled.via) == ("vera", "page")
@@ -261,7 +262,7 @@ STICKS_OUT = """() => [...document.querySelectorAll('body *')].filter((each) => 
   return cut || each.getBoundingClientRect().right > innerWidth + 1;
 }).map((each) => `${each.tagName}.${each.className}`)"""
 """What is beyond the right edge, or behind the edge of what scrolls."""
-NO_LINE = """() => [...document.querySelectorAll('main a, .banner a, .link')].filter((each) => {
+NO_LINE = """() => [...document.querySelectorAll('main a:not(.tabs a), .banner a, .link')].filter((each) => {
   const style = getComputedStyle(each);
   const isBox = style.borderTopStyle === 'solid' && style.borderTopWidth !== '0px';
   return each.checkVisibility() && !each.closest('svg') && !isBox && style.textDecorationLine !== 'underline';
@@ -290,11 +291,12 @@ def test_on_a_phone_each_row_is_a_card_nothing_of_a_page_is_cut_and_links_have_a
     jobs = [f"jobs/{job.job_id}" for job in (failed, running)] + ["schedules"]
     lists = ["tables", "jobs", "locks", "queue", "audit", "schedules/page_views_in_bulk", "pending", "events", "runs"]
     wrong = []
-    for path in ("", f"tables/analytics/{'x' * 180}", *jobs, *lists):
+    tables = [f"tables/analytics/{'x' * 180}", "tables/analytics/page_views/metadata"]
+    for path in ("", *tables, *jobs, *lists):
         page.goto(f"/ui/{path}")
         for width in (1600, 1280, 1000, 800, 400):
             page.set_viewport_size({"width": width, "height": 800})
-            labels = page.evaluate(UNREADABLE_LABELS) if path.startswith("tables/") else []
+            labels = page.evaluate(UNREADABLE_LABELS) if path.startswith(("tables/", "queue")) else []
             wrong += [(path, width, each) for each in labels + page.evaluate(STICKS_OUT)]
         wrong += [(path, each) for each in page.evaluate(NO_LINE) + page.evaluate(UNLABELLED)]
         if label := CARDS.get(path):
@@ -330,13 +332,50 @@ def test_a_failed_job_is_run_again_as_a_new_job(world: World, page: Page) -> Non
     job = world.submit("analytics.page_views")
     world.run(job, [did(Action.REWRITE_DATA_FILES, "Failed", 3, {}, ActionOutcome.FAILED, "no space")], "no space")
     page.goto(f"/ui/jobs/{job.job_id}")
-    page.get_by_role("button", name="Re-run…").click()
+    page.get_by_role("button", name="Re-run…", exact=True).click()
     page.locator("#confirm-go").click()
     page.wait_for_url(lambda url: "/ui/jobs/" in url and job.job_id not in url)
     page.get_by_text("Waiting for a worker: next in the queue").wait_for()
     (again,) = world.jobs.page(JobFilter(statuses=frozenset({JobStatus.PENDING}))).items
     assert page.url.endswith(again.job_id)
     assert again.actions == job.actions
+
+
+def test_a_job_is_edited_and_run_again_with_its_options_to_the_last_digit(world: World, page: Page) -> None:
+    snapshot = 2**63 - 25
+    options = {"expire_snapshots": {"snapshot_ids": [snapshot]}, "rewrite_data_files": {"where": "month = '$&'"}}
+    actions = (Action.REWRITE_DATA_FILES, Action.EXPIRE_SNAPSHOTS)
+    job = world.jobs.submit(world.table("analytics.page_views"), actions, options=options, priority=7, actor=world.actor("jana"))
+    page.goto(f"/ui/jobs/{job.job_id}")
+    world.jobs.cancel(job.job_id)
+    refresh(page)
+    page.get_by_role("button", name="Edit and re-run…").click()
+    dialog = page.get_by_role("dialog")
+    assert dialog.get_by_role("checkbox", name="Expire snapshots").is_checked()
+    assert not dialog.get_by_role("checkbox", name="Rewrite manifests").is_checked()
+    assert not dialog.get_by_role("checkbox", name="Dry run").is_checked()
+    written = dialog.get_by_role("textbox", name="Options")
+    assert json.loads(written.input_value()) == options
+    for text, refusal in (
+        ("{", "not a JSON object"),
+        ("[1]", "not a JSON object"),
+        ('{"expire_snapshots": {"retain": 1}}', "retain"),
+    ):
+        written.fill(text)
+        dialog.get_by_role("button", name="Maintain").click()
+        dialog.get_by_role("alert").filter(has_text=refusal).wait_for()
+    edited = {"expire_snapshots": {"retain_last": 4}, "compute_table_stats": {"snapshot_id": snapshot}}
+    written.fill(json.dumps(edited))
+    sent = list[str]()
+    page.on("request", lambda request: sent.append(request.post_data or ""))
+    dialog.get_by_role("checkbox", name="Rewrite data files").uncheck()
+    dialog.get_by_role("button", name="Maintain").click()
+    page.wait_for_url(lambda url: "/ui/jobs/" in url and job.job_id not in url)
+    (again,) = world.jobs.page(JobFilter(statuses=frozenset({JobStatus.PENDING}))).items
+    assert (again.actions, again.options, again.priority) == (("expire_snapshots",), {"expire_snapshots": {"retain_last": 4}}, 7)
+    assert json.loads(next(text for text in sent if text))["options"] == edited
+    (change,) = AuditTrail(world.store).of(again.job_id)
+    assert (change.change, change.actor, change.via) == ("submit", "vera", "page")
 
 
 def test_maintenance_is_dry_unless_that_is_taken_away_and_a_bad_priority_is_refused_in_the_dialog(
@@ -361,7 +400,7 @@ def test_maintenance_is_dry_unless_that_is_taken_away_and_a_bad_priority_is_refu
     (job,) = world.jobs.list()
     assert (job.status, job.actions, job.submitted_by) == (JobStatus.PENDING, ("rewrite_data_files",), "vera")
     assert job.priority == -7
-    assert page.get_by_text("Priority", exact=True).is_visible()
+    assert page.locator("main").get_by_text("Priority", exact=True).is_visible()
 
 
 def test_drain_mode_is_switched_on_with_a_reason_and_off_again(world: World, page: Page) -> None:

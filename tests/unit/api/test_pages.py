@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -290,6 +291,19 @@ def test_the_queue_is_drawn_anew_once_a_minute_with_a_table_beside_it(world: Wor
     assert drawn() == first
     world.clock.move(seconds=1)
     assert drawn() != first
+
+
+def test_a_job_can_be_edited_once_it_has_ended_and_never_onto_a_table_of_another_catalog(world: World, browser: Browser) -> None:
+    plain = world.submit("analytics.page_views")
+    other = world.jobs.submit(replace(world.table("analytics.page_views"), catalog_id="3f2a91bc04de"), ["expire_snapshots"])
+    page = browser.text(f"/ui/jobs/{plain.job_id}")
+    assert ("Edit and re-run" in page, 'id="maintain"' in page) == (False, True)
+    for job, can_be_edited in ((plain, True), (other, False)):
+        world.jobs.cancel(job.job_id)
+        page = browser.text(f"/ui/jobs/{job.job_id}")
+        assert ("Edit and re-run" in page, "Re-run…" in page, 'id="maintain"' in page) == (can_be_edited, True, can_be_edited)
+    tried = world.jobs.record_dry_run(world.table("analytics.page_views"), ["expire_snapshots"], [], actor=world.actor())
+    assert re.search(r'data-maintain="analytics.page_views"[^>]* data-dry="yes"', browser.text(f"/ui/jobs/{tried.job_id}"))
 
 
 def test_the_queue_shows_how_many_jobs_ended_in_each_hour_and_how_long_they_waited(world: World, browser: Browser) -> None:

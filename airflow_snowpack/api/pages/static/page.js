@@ -240,14 +240,14 @@ class Refused extends Error {
   }
 }
 
-async function call(method, path, { data, headers } = {}) {
+async function call(method, path, { data, text: written = data && JSON.stringify(data), headers } = {}) {
   let response;
   try {
     response = await fetch(root + path, {
       method,
       credentials: "same-origin",
-      headers: { Accept: "application/json", "X-Snowpack-Page": "1", ...(data && { "Content-Type": "application/json" }), ...headers },
-      body: data && JSON.stringify(data),
+      headers: { Accept: "application/json", "X-Snowpack-Page": "1", ...(written && { "Content-Type": "application/json" }), ...headers },
+      body: written,
     });
   } catch {
     throw new Refused(0, "The server did not respond. The change may have been made: check before you retry.");
@@ -546,28 +546,41 @@ function tablePath(table) {
   return `/tables/${encodeURIComponent(table.slice(0, dot))}/${encodeURIComponent(table.slice(dot + 1))}`;
 }
 
-/** Submit; the same request again carries the same key, so a lost answer does not become a second job. */
-async function submit(table, data) {
-  const text = JSON.stringify([table, data]);
-  if (request.text !== text) {
-    request.text = text;
+/**
+ * Submit; the same request again carries the same key, so a lost answer does not become a second job.
+ * `options` are sent as they were written: a number of 64 bits, such as the id of a snapshot, is no number of this language.
+ */
+async function submit(table, data, options = "") {
+  const text = `${JSON.stringify(data).slice(0, -1)}${options && `,"options":${options}`}}`;
+  if (request.text !== table + text) {
+    request.text = table + text;
     request.key = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   }
-  const job = await call("POST", `${tablePath(table)}/maintenance`, { data, headers: { "Idempotency-Key": request.key } });
+  const job = await call("POST", `${tablePath(table)}/maintenance`, { text, headers: { "Idempotency-Key": request.key } });
   request.text = null;
   toastLater(data.dry_run ? "Dry run finished; nothing was changed." : "Submitted.");
   go(`/ui/jobs/${job.job_id}`);
 }
 
-function openMaintain({ maintain: table, actions, locked }) {
+/** With the options, the priority and the kind of a job that is edited, if any. */
+function openMaintain({ maintain: table, actions, locked, options = "", priority = "", dry = "yes" }) {
   const form = find("form", maintain);
   form.reset();
   find("[data-table]", maintain).textContent = table;
-  const chosen = actions.split(" ");
-  for (const box of all("[name=actions]", form)) box.checked = chosen.includes(box.value);
-  const note = find("#maintain-locked");
-  note.hidden = !locked;
-  note.textContent = `The table is locked by ${locked}. Until the lock is released, only a dry run is possible.`;
+  const chosen = actions.split(" "), boxes = all("[name=actions]", form);
+  for (const box of boxes) box.checked = chosen.includes(box.value);
+  const given = find("[name=options]", form);
+  given.value = options;
+  given.rows = Math.min(options.split("\n").length + 1, 12);
+  find("[name=priority]", form).value = priority;
+  find("[name=dry_run]", form).checked = dry === "yes";
+  const gone = chosen.filter((action) => !boxes.some((box) => box.value === action));
+  const note = find("#maintain-note");
+  note.textContent = [
+    locked && `The table is locked by ${locked}. Until the lock is released, only a dry run is possible.`,
+    gone.length && `This installation does not have ${gone.join(", ")}, which the job ran.`,
+  ].filter(Boolean).join(" ");
+  note.hidden = !note.textContent;
   find(".report", maintain).hidden = true;
   showKind();
   maintain.showModal();
@@ -595,6 +608,15 @@ async function showHealth(table) {
   } catch { /* the catalog does not respond: maintenance can be requested without the numbers */ }
 }
 
+function isObject(text) {
+  try {
+    const value = JSON.parse(text);
+    return value !== null && typeof value === "object" && !Array.isArray(value);
+  } catch {
+    return false;
+  }
+}
+
 maintain?.addEventListener("change", showKind);
 maintain?.addEventListener("submit", async (event) => {
   event.preventDefault();
@@ -602,14 +624,15 @@ maintain?.addEventListener("submit", async (event) => {
   const report = find(".report", maintain);
   const actions = all("[name=actions]:checked", form).map((box) => box.value);
   if (!actions.length) return showReport(report, { text: "Choose at least one action.", refused: true });
-  const [where, priority] = ["where", "priority"].map((name) => find(`[name=${name}]`, form).value.trim());
+  const [where, priority, options] = ["where", "priority", "options"].map((name) => find(`[name=${name}]`, form).value.trim());
   if (priority && !/^[+-]?\d+$/.test(priority)) return showReport(report, { text: `Priority ${priority} is not a whole number.`, refused: true });
+  if (options && !isObject(options)) return showReport(report, { text: 'The options are not a JSON object, such as `{"expire_snapshots": {"retain_last": 10}}`.', refused: true });
   const [dry_run, only_if_needed] = ["dry_run", "only_if_needed"].map((name) => find(`[name=${name}]`, form).checked);
   const data = { actions, dry_run, only_if_needed, ...(where && { where }), ...(priority && { priority: Number(priority) }) };
   const button = find("[type=submit]", form);
   button.disabled = true;
   try {
-    await submit(find("[data-table]", maintain).textContent, data);
+    await submit(find("[data-table]", maintain).textContent, data, options);
   } catch (problem) {
     showReport(report, { text: problem.message, refused: true });
   } finally {
