@@ -92,7 +92,7 @@ def retrying(sleep: Callable[[float], None] = time.sleep, until: float = math.in
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(is_transient),
         stop=is_over,
-        wait=tenacity.wait_exponential_jitter(multiplier=0.1, max=2.0, jitter=0.2),
+        wait=tenacity.wait_exponential(multiplier=0.1, max=1.8) + tenacity.wait_random(0, 0.2),
         sleep=sleep,
         reraise=True,
     )
