@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from airflow import __version__
@@ -48,6 +49,23 @@ else:
             """Never started: :func:`require` refuses the trigger of a stream."""
 
 
+class OwnRendering:
+    """Base of operators that take ``render_template_as_native_obj``, which only DAGs of Airflow 3.1 have."""
+
+    if AIRFLOW < (3, 2) and not TYPE_CHECKING:
+
+        def __init__(self, *, render_template_as_native_obj: bool | None = None, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
+            self.render_template_as_native_obj = render_template_as_native_obj
+
+        def _render(self, template: Any, context: Any, dag: Any = None) -> Any:
+            from airflow.sdk.definitions.context import render_template_as_native, render_template_to_string
+
+            own = self.render_template_as_native_obj
+            is_native = dag is not None and dag.render_template_as_native_obj if own is None else own
+            return (render_template_as_native if is_native else render_template_to_string)(template, context)
+
+
 class NeedsNewerAirflow(SnowpackError, kind=Kind.MISCONFIGURED):
     """The installed Airflow lacks what a feature needs."""
 
@@ -64,6 +82,11 @@ def require(feature: str, needed: tuple[int, int], instead: str) -> None:
     """
     if needed > AIRFLOW:
         raise NeedsNewerAirflow(feature, needed, instead)
+
+
+def dag_bags() -> Any:
+    """Return the module with Airflow's ``DagBag`` and ``BundleDagBag``."""
+    return import_module("airflow.dag_processing.dagbag" if AIRFLOW >= (3, 2) else "airflow.models.dagbag")
 
 
 def without_backfills() -> dict[str, Any]:

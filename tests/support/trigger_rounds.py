@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from airflow_since import sent
 from bounded import PATIENCE_S
 from sqlalchemy.engine import make_url
 
@@ -64,11 +65,8 @@ def connections(url: str) -> int:
 
 def trigger_of(message: Any) -> Any:
     """Return the trigger that a task has deferred with, created from the task's message as the triggerer does."""
-    from airflow.sdk.serde import deserialize
-
     module, _, name = message.classpath.rpartition(".")
-    arguments: Any = deserialize(message.trigger_kwargs)
-    return getattr(importlib.import_module(module), name)(**arguments)
+    return getattr(importlib.import_module(module), name)(**sent(message.trigger_kwargs))
 
 
 async def first_event(trigger: BaseTrigger) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
+from airflow_snowpack.airflow_versions import dag_bags
 from airflow_snowpack.assets import condition_leaves
 from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.errors import UnreadableFile
@@ -107,11 +108,10 @@ def _assets_of_airflow(uris: Collection[str]) -> set[str]:
 
 def _declared_by_dag_files() -> tuple[set[str], set[str]]:
     """Return the DAGs of the DAGs folder, and the URIs of their assets: in CI, Airflow's database does not have new ones yet."""
-    from airflow.dag_processing.dagbag import DagBag
     from airflow.sdk import Asset
 
     with redirect_stdout(sys.stderr):  # what DAG files print is not the output of this command
-        dags = DagBag(dag_folder=dags_folder()).dags
+        dags = dag_bags().DagBag(dag_folder=dags_folder()).dags
     named = [each for dag in dags.values() for each in condition_leaves(dag.timetable.asset_condition)]
     named += [each for dag in dags.values() for task in dag.tasks for each in (*task.inlets, *task.outlets)]
     return set(dags), {each.uri for each in named if isinstance(each, Asset)}

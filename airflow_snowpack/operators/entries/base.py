@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException
 
+from airflow_snowpack.airflow_versions import OwnRendering
 from airflow_snowpack.operators.entries.arguments import ISOLATED, check_options, check_place, check_python
 from airflow_snowpack.operators.interim import HandsOver
 from airflow_snowpack.runners.entry import check_environment
@@ -72,7 +73,7 @@ class Resumption:
     mark: str | None
 
 
-class RunsEntry(HandsOver):
+class RunsEntry(OwnRendering, HandsOver):
     """Base of the operators that run an entry.
 
     :param runner: where the entry runs: ``subprocess``, ``docker`` or ``kubernetes``.

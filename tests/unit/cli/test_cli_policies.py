@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from airflow_since import bundle
 from command_line import Run
 
 from airflow_snowpack import hooks
@@ -161,12 +162,10 @@ class TestPage:
         assert shared == [rule.values.keys() for rule in of_python.rules]
 
     def test_its_dag_file_makes_dags(self, dags: Path, monkeypatch: pytest.MonkeyPatch, installation: Path) -> None:
-        from airflow.dag_processing.dagbag import BundleDagBag
-
         monkeypatch.delenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", raising=False)
         (dags / "policies.yaml").write_text("rules: [{tables: analytics.page_views, cadence: 1h}]")
         (dags / "each_table.py").write_text(self.blocks("python")[1])
-        bag = BundleDagBag(dag_folder=str(dags), bundle_path=dags, bundle_name="dags")
+        bag = bundle(dags)
         assert (bag.import_errors, bag.dag_ids) == ({}, ["maintain.analytics.page_views"])
 
     def test_its_commands_run(self, snowpack: Run, dags: Path, flights: TableName, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
+from airflow_since import stored
 from installed_lake import flights as flights, identified as identified, jobs as jobs, six_files as six_files
 from trigger_rounds import TriggerRounds, as_connection
 
@@ -197,7 +198,7 @@ def _instance(
         consumed_asset_events=[],
         **({"partition_key": None} if "partition_key" in DagRun.model_fields else {}),  # Airflow 3.1 forbids it, 3.3 requires it
     )
-    resumed = {"next_method": resume[0], "next_kwargs": resume[1]} if resume else {}
+    resumed = {"next_method": resume[0], "next_kwargs": stored(resume[1])} if resume else {}
     context = TIRunContext(dag_run=dag_run, max_tries=2, should_retry=True, task_reschedule_count=0, **resumed)
     instance = RuntimeTaskInstance.model_construct(
         id=uuid.uuid4(),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from airflow_since import VERSION
 
 from airflow_snowpack import operators
 from airflow_snowpack.operators.entries.arguments import SET_BY_THE_TASK
@@ -172,7 +173,7 @@ def test_an_output_of_another_task_may_be_an_argument_of_a_command() -> None:
 
 def test_a_dag_with_entries_is_stored_without_the_variables_of_a_task() -> None:
     from airflow.sdk import DAG, task
-    from airflow.serialization.serialized_objects import DagSerialization
+    from airflow.serialization import serialized_objects
 
     with DAG("guard", schedule=None) as dag:
         first = operator(**SHELL, command_env={"TOKEN": SECRET}, inputs={"flights": None})
@@ -184,7 +185,8 @@ def test_a_dag_with_entries_is_stored_without_the_variables_of_a_task() -> None:
         )
         operators.RunEntryOperator.partial(task_id="of", runner="subprocess", function="a:b").expand(op_kwargs=first.output)
 
-    stored = json.dumps(DagSerialization.to_dict(dag))
+    serialization = serialized_objects.DagSerialization if VERSION >= (3, 2) else serialized_objects.SerializedDAG
+    stored = json.dumps(serialization.to_dict(dag))
 
     assert SECRET not in stored
     assert all(f'"{name}"' in stored for name in ("op_kwargs", "command", "mapped", "of", "many"))

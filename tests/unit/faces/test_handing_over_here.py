@@ -31,7 +31,7 @@ def run(run_operator: Runner, **arguments: Any) -> Outcome:
 def test_another_catalog_or_store_than_the_installations_is_refused(
     run_operator: Runner, argument: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
+    from airflow.providers.common.compat.sdk import AirflowFailException
 
     other = {"conn_type": "sqlite", "host": str(tmp_path / "other.db"), "extra": {"warehouse": f"file://{tmp_path}/other"}}
     monkeypatch.setenv("AIRFLOW_CONN_OTHER", json.dumps(other))
@@ -49,7 +49,7 @@ def test_the_installations_own_may_be_named(run_operator: Runner) -> None:
 
 
 def test_where_another_store_has_its_tables_nothing_is_written(run_operator: Runner) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
+    from airflow.providers.common.compat.sdk import AirflowFailException
 
     catalog = hooks.IcebergCatalogHook().catalog
     catalog.create_namespace("snowpack_interim", {STORE: "another"})

@@ -15,7 +15,7 @@ from airflow_snowpack.store import AuditTrail
 from tests.unit.faces.conftest import Runner
 
 if TYPE_CHECKING:
-    from airflow.sdk import Asset, Context
+    from airflow.sdk import Asset, AssetAlias, Context
 
 
 def submit(**arguments: Any) -> operators.SubmitMaintenanceOperator:
@@ -280,13 +280,19 @@ def test_nor_does_one_that_learns_its_table_when_it_runs(flights: TableName) -> 
         pass
     with DAG("guard", schedule=iceberg_asset("demo.airports")) as other:
         pass
-    left: dict[Asset, Any] = {}
-    events = {maintained_tables(): SimpleNamespace(add=lambda asset, extra: left.update({asset: extra}))}
+    left: list[tuple[Asset, Any]] = []
+
+    class Events:
+        def __getitem__(self, alias: AssetAlias) -> Any:
+            assert alias == maintained_tables()
+            return SimpleNamespace(add=lambda asset, extra: left.append((asset, extra)))
+
+    events = Events()
 
     record_maintenance(cast("Context", {"dag": own, "outlet_events": events}), maintained_tables(), flights, {"job_id": "1"})
-    assert left == {}
+    assert left == []
     record_maintenance(cast("Context", {"dag": other, "outlet_events": events}), maintained_tables(), flights, {"job_id": "1"})
-    assert left == {iceberg_asset(flights.dotted): {"job_id": "1"}}
+    assert left == [(iceberg_asset(flights.dotted), {"job_id": "1"})]
 
 
 def test_with_nothing_in_the_queue_the_worker_task_is_skipped_and_a_job_that_does_not_exist_fails_it(

@@ -84,7 +84,7 @@ def test_a_signal_that_comes_while_a_run_is_published_leaves_it_to_who_has_the_d
 
 
 def test_a_time_limit_is_left_for_airflow_to_report(task: operators.BuildShardsOperator, build: Build) -> None:
-    from airflow.sdk.exceptions import AirflowTaskTimeout
+    from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 
     task._handle = begun(build)
     try:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow_since import since_airflow
+from airflow_since import bundle, since_airflow
 
 from airflow_snowpack import dags
 from airflow_snowpack.api.roles import DAGS, IMPORTED_AS, OTHER_DAGS
@@ -29,9 +29,7 @@ REPOSITORY = Path(__file__).parents[3]
 
 def dag_ids_in(folder: Path) -> list[str]:
     """What Airflow finds in a folder without an error."""
-    from airflow.dag_processing.dagbag import BundleDagBag
-
-    bag = BundleDagBag(dag_folder=str(folder), bundle_path=folder, bundle_name="dags")
+    bag = bundle(folder)
     assert bag.import_errors == {}
     return sorted(bag.dag_ids)
 

@@ -139,7 +139,7 @@ ONLY_TO_RUN = (
     *("airflow_snowpack.interim.model", "airflow_snowpack.interim.handover", "airflow_snowpack.scheduling.airflow_port"),
     "airflow_snowpack.settings",
 )
-MODULES_OF_ONE_NAME = 16
+MODULES_OF_ONE_NAME = 17
 MODULES_OF_A_USUAL_FILE = 41
 MODULES_OF_EVERYTHING = 77
 

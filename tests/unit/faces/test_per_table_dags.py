@@ -9,6 +9,7 @@ from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow_since import bundle
 from bounded import output_of
 
 from airflow_snowpack import hooks
@@ -72,12 +73,10 @@ def list_catalog(*tables: str) -> None:
 
 def parsed(folder: Path, rules: str | None = RULES, arguments: str = "") -> dict[str, DAG]:
     """The DAGs that Airflow finds in a file with this call."""
-    from airflow.dag_processing.dagbag import BundleDagBag
-
     if rules is not None:
         (folder / "policies.yaml").write_text(dedent(rules))
     (folder / "all_tables.py").write_text(DAG_FILE.format(arguments=arguments))
-    bag = BundleDagBag(dag_folder=str(folder), bundle_path=folder, bundle_name="dags")
+    bag = bundle(folder)
     assert bag.import_errors == {}
     dags: dict[str, DAG] = bag.dags
     return dags
@@ -175,7 +174,7 @@ class TestKeptNames:
     def test_they_stay_while_the_store_does_not_answer(
         self, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
-        gone = json.dumps({"conn_type": "sqlite", "host": "/nowhere/snowpack.db"})
+        gone = json.dumps({"conn_type": "sqlite", "host": "/dev/null/snowpack.db"})
         monkeypatch.setenv("AIRFLOW_CONN_TEST_STORE", gone)
         clock.seconds_later = 1000
         assert stored_table_names(clock=clock) == ["a.t"]
@@ -201,7 +200,7 @@ class TestKeptNames:
 
 @pytest.mark.usefixtures("folder")
 def test_without_kept_names_a_store_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_TEST_STORE", json.dumps({"conn_type": "sqlite", "host": "/nowhere/snowpack.db"}))
+    monkeypatch.setenv("AIRFLOW_CONN_TEST_STORE", json.dumps({"conn_type": "sqlite", "host": "/dev/null/snowpack.db"}))
     with pytest.raises(StoreError):
         stored_table_names()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from airflow_since import since_airflow
 
 from airflow_snowpack import hooks
 from airflow_snowpack.connections.catalog import STORAGE_FIELDS
@@ -74,30 +75,37 @@ def test_airflow_discovers_the_provider() -> None:
 
 
 @pytest.mark.parametrize(
-    ("conn_type", "hook", "argument", "fields"),
+    ("conn_type", "hook", "argument"),
     [
-        (
-            "snowpack_catalog",
-            "IcebergCatalogHook",
-            "catalog_conn_id",
-            {"warehouse", "token", "properties", "spark_properties", *STORAGE_FIELDS},
-        ),
-        ("snowpack_store", "SnowpackHook", "store_conn_id", {"sslmode"}),
+        ("snowpack_catalog", "IcebergCatalogHook", "catalog_conn_id"),
+        ("snowpack_store", "SnowpackHook", "store_conn_id"),
     ],
 )
-def test_airflow_knows_the_connection_types_with_their_hooks_fields_and_tests(
-    conn_type: str, hook: str, argument: str, fields: set[str]
-) -> None:
+def test_airflow_knows_the_connection_types_with_their_hooks_and_tests(conn_type: str, hook: str, argument: str) -> None:
     from airflow.providers_manager import ProvidersManager
 
-    manager = ProvidersManager()
-    known = manager.hooks[conn_type]
-    widgets = manager.connection_form_widgets
+    known = ProvidersManager().hooks[conn_type]
 
     assert known is not None
     hook_class = getattr(hooks, hook)
     assert known.hook_class_name == f"{hook_class.__module__}.{hook_class.__qualname__}"
     assert (known.connection_id_attribute_name, known.connection_type, known.connection_testable) == (argument, conn_type, True)
+
+
+@since_airflow(3, 2)
+@pytest.mark.parametrize(
+    ("conn_type", "fields"),
+    [
+        ("snowpack_catalog", {"warehouse", "token", "properties", "spark_properties", *STORAGE_FIELDS}),
+        ("snowpack_store", {"sslmode"}),
+    ],
+)
+def test_the_form_of_a_connection_has_fields_for_its_extra_and_a_password(conn_type: str, fields: set[str]) -> None:
+    from airflow.providers_manager import ProvidersManager
+
+    manager = ProvidersManager()
+    widgets = manager.connection_form_widgets
+
     assert {name.split("__")[2] for name in widgets if name.startswith(f"extra__{conn_type}__")} == fields
     assert "password" not in manager.field_behaviours[conn_type]["hidden_fields"]
 

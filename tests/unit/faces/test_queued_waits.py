@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from airflow_since import since_airflow
+from airflow_since import VERSION, since_airflow
 from counted_reads import counted_reads
 from trigger_rounds import TriggerRounds, connections
 
@@ -115,13 +115,13 @@ class Triggerer:
 
 
 def workload(number: int, index: int, trigger: triggers.MaintenanceJobTrigger) -> Any:
-    from airflow.executors.workloads.task import TaskInstanceDTO
-    from airflow.executors.workloads.trigger import RunTrigger
+    from airflow.executors import workloads
     from airflow.models.trigger import Trigger
 
     classpath, kwargs = trigger.serialize()
     task = ref(index)
-    instance = TaskInstanceDTO(
+    task_instance = workloads.TaskInstanceDTO if VERSION >= (3, 2) else workloads.TaskInstance
+    instance = task_instance(
         id=uuid4(),
         dag_version_id=uuid4(),
         task_id=task.task_id,
@@ -133,7 +133,7 @@ def workload(number: int, index: int, trigger: triggers.MaintenanceJobTrigger) -
         queue="default",
         priority_weight=1,
     )
-    return RunTrigger(id=number, classpath=classpath, encrypted_kwargs=Trigger.encrypt_kwargs(kwargs), ti=instance)
+    return workloads.RunTrigger(id=number, classpath=classpath, encrypted_kwargs=Trigger.encrypt_kwargs(kwargs), ti=instance)
 
 
 def waiting(job_ids: list[str]) -> list[triggers.MaintenanceJobTrigger]:

@@ -21,7 +21,7 @@ def test_a_lease_that_ran_out_is_retried(end: Exception) -> None:
 
 
 def test_a_build_that_another_attempt_has_taken_over_is_not_retried() -> None:
-    from airflow.sdk.exceptions import AirflowFailException
+    from airflow.providers.common.compat.sdk import AirflowFailException
 
     from airflow_snowpack.operators.base import refusals_are_final
 
@@ -31,7 +31,7 @@ def test_a_build_that_another_attempt_has_taken_over_is_not_retried() -> None:
 
 @pytest.mark.parametrize("status", JobStatus)
 def test_an_attempt_that_was_replaced_is_retried_only_when_its_job_waits_again(status: JobStatus) -> None:
-    from airflow.sdk.exceptions import AirflowException, AirflowFailException
+    from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
     from airflow_snowpack.operators.jobs import replaced
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from airflow_since import since_airflow
 
 from airflow_snowpack import sensors
 from airflow_snowpack.jobs import Jobs
@@ -14,6 +15,7 @@ from airflow_snowpack.scheduling.pending_runs.gated_runs import read_gate
 from tests.unit.faces.conftest import Outcome, Runner, no_answer
 
 LATER, PAST = "2999-01-01T00:00:00+00:00", "2026-01-01T00:00:00+00:00"
+reads_dag_runs = since_airflow(3, 2)
 
 
 @pytest.fixture
@@ -46,6 +48,7 @@ def resumed(until: str = LATER) -> tuple[str, dict[str, Any]]:
     return "execute_complete", {"event": {"why": "called"}, "until": until}
 
 
+@reads_dag_runs
 def test_a_run_whose_constraints_are_met_goes_on_and_returns_their_reasons(run_in: Any, jobs: Jobs) -> None:
     outcome = run_in("a", gate(MaxConcurrent(1)))
     assert outcome.state == "success", outcome.error
@@ -53,6 +56,7 @@ def test_a_run_whose_constraints_are_met_goes_on_and_returns_their_reasons(run_i
     assert outcome.xcom["reasons"] == ["0 of at most 1 runs of guard are active"]
 
 
+@reads_dag_runs
 def test_a_second_run_waits_in_the_triggerer_with_a_reason_and_goes_on_when_the_first_has_ended(
     run_in: Any, jobs: Jobs, active: set[str]
 ) -> None:
@@ -68,11 +72,13 @@ def test_a_second_run_waits_in_the_triggerer_with_a_reason_and_goes_on_when_the_
     assert run_in("b", gate(MaxConcurrent(1)), resume=resumed()).state == "success"
 
 
+@reads_dag_runs
 def test_a_retry_of_a_gate_that_let_its_run_on_lets_it_on_again(run_in: Any, jobs: Jobs) -> None:
     for try_number in (1, 2):
         assert run_in("a", gate(MaxConcurrent(1)), try_number=try_number).state == "success"
 
 
+@reads_dag_runs
 def test_a_run_that_waits_for_a_moment_is_not_called_before_it(run_in: Any, jobs: Jobs) -> None:
     outcome = run_in("a", gate(Delay("3h"), MaxConcurrent(1)))
     place = read_gate(jobs.store, GatePlace("guard", "a", "gate"))
@@ -81,11 +87,13 @@ def test_a_run_that_waits_for_a_moment_is_not_called_before_it(run_in: Any, jobs
     assert outcome.message.trigger_kwargs["not_before"] == place.not_before.isoformat()
 
 
+@reads_dag_runs
 def test_a_constraint_that_skips_skips_the_task(run_in: Any, jobs: Jobs) -> None:
     run_in("a", gate(MaxConcurrent(1)))
     assert run_in("b", gate(MaxConcurrent(1, on_unmet="skip"))).state == "skipped"
 
 
+@reads_dag_runs
 @pytest.mark.parametrize(("on_timeout", "state"), [("go_on", "success"), ("skip", "skipped"), ("fail", "up_for_retry")])
 def test_when_the_time_is_up_on_timeout_decides(run_in: Any, jobs: Jobs, on_timeout: Any, state: str) -> None:
     run_in("a", gate(MaxConcurrent(1)))
@@ -96,6 +104,7 @@ def test_when_the_time_is_up_on_timeout_decides(run_in: Any, jobs: Jobs, on_time
         assert outcome.xcom["met"] is False
 
 
+@reads_dag_runs
 def test_without_a_triggerer_it_asks_again_and_again_until_its_time_is_up(run_in: Any, jobs: Jobs) -> None:
     run_in("a", gate(MaxConcurrent(1)))
     soon: dict[str, Any] = {"deferrable": False, "poke_interval": 0.05, "timeout": timedelta(seconds=0.3)}
@@ -103,12 +112,14 @@ def test_without_a_triggerer_it_asks_again_and_again_until_its_time_is_up(run_in
     assert run_in("c", gate(MaxConcurrent(1), **soon)).state == "skipped"
 
 
+@reads_dag_runs
 def test_constraints_may_be_written_as_json_with_templates(run_in: Any, jobs: Jobs) -> None:
     templated = gate({"max_concurrent": {"limit": 1, "group": "{{ params.group }}"}})
     assert run_in("a", templated, params={"group": "nightly"}).state == "success"
     assert run_in("b", gate(MaxConcurrent(1, group="nightly"))).state == "deferred"
 
 
+@reads_dag_runs
 def test_an_airflow_that_does_not_answer_is_waited_for(run_in: Any, jobs: Jobs, run_operator: Runner) -> None:
     run_operator.supervisor.answers["GetDRCount"] = no_answer
     assert run_in("a", gate(MaxConcurrent(1))).state == "deferred"

@@ -299,7 +299,7 @@ def test_a_name_on_a_mapped_task_differs_for_each_instance(run_operator: Runner,
 
 
 def test_a_task_whose_table_was_dropped_fails_at_once_and_learns_what_to_clear_too(run_task: Run, handed: dict[str, Any]) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
+    from airflow.providers.common.compat.sdk import AirflowFailException
 
     def count(numbers: pa.Table) -> int:
         return len(numbers)

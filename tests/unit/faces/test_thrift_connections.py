@@ -70,7 +70,7 @@ def test_a_worker_of_several_catalogs_is_refused_as_the_server_has_one(installat
 
 
 def test_a_build_and_a_session_are_refused_by_the_name_of_the_connection(installation: Path) -> None:
-    from airflow.sdk.exceptions import AirflowFailException
+    from airflow.providers.common.compat.sdk import AirflowFailException
 
     build = operators.ShardedBuildOperator(
         task_id="build", dataset="features", sql="SELECT 1 AS user_id", key="user_id", num_shards=1, spark_conn_id="thrift"

@@ -11,13 +11,13 @@ from getting_started import GETTING_STARTED, README, REPOSITORY, python_blocks, 
 
 @pytest.mark.parametrize("page", [README, GETTING_STARTED])
 def test_the_first_dag_of_a_newcomer_parses(page: str, tmp_path: Path) -> None:
-    from airflow.dag_processing.dagbag import DagBag
+    from airflow_snowpack.airflow_versions import dag_bags
 
     blocks = python_blocks(page)
     assert blocks
     for place, block in enumerate(blocks):
         (tmp_path / f"example_{place}.py").write_text(block)
-    bag = DagBag(tmp_path, bundle_path=tmp_path)
+    bag = dag_bags().DagBag(tmp_path, bundle_path=tmp_path)
     assert bag.import_errors == {}
     assert set(bag.dags) == {"maintain_flights"}
 
