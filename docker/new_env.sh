@@ -2,6 +2,9 @@
 # Print a .env for docker-compose.yaml with new secrets: sh docker/new_env.sh > .env
 set -eu
 
+# The shell has created the file with its umask, which may let all users of the machine read it.
+[ ! -f /dev/stdout ] || chmod 600 /dev/stdout
+
 # Letters and digits only: passwords are parts of URLs.
 secret() { head -c "$1" /dev/urandom | od -An -v -tx1 | tr -d ' \n'; }
 

@@ -184,6 +184,13 @@ def test_each_new_env_has_secrets_of_its_own() -> None:
     assert len(urlsafe_b64decode(first["AIRFLOW_FERNET_KEY"])) == 32
 
 
+def test_only_its_owner_reads_a_new_env(tmp_path: Path) -> None:
+    (file := tmp_path / ".env").touch(0o644)
+    with file.open("w") as redirected:
+        subprocess.run(["sh", REPOSITORY / "docker" / "new_env.sh"], stdout=redirected, check=True, timeout=60)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 def test_nothing_listens_beyond_this_machine(project: dict[str, Any]) -> None:
     published = [port for service in project["services"].values() for port in service.get("ports", [])]
     assert published == ["127.0.0.1:8080:8080"]
