@@ -16,6 +16,7 @@ from airflow_snowpack.cli import arguments as a
 from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.outcome import ends_cleanly
 from airflow_snowpack.exit_code import ExitCode
+from airflow_snowpack.redaction import remember_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,12 +75,14 @@ def _catalog(args: Namespace) -> CatalogConfig:
     environment = Environment(os.environ)
     settings = Settings.load(environment)
     if args.catalog:
+        token, properties = _read_token(args.token_file), dict(_pair(each) for each in args.property)
+        remember_secrets({**properties, "token": token})
         return CatalogConfig.rest(
             settings.catalog_name,
             args.catalog,
             warehouse=args.warehouse,
-            token=_read_token(args.token_file),
-            properties=dict(_pair(each) for each in args.property),
+            token=token,
+            properties=properties,
         )
     if settings.catalog_conn_id is None:
         raise UsageProblem("No catalog is named. Pass --catalog with the address of a REST catalog.")
@@ -90,9 +93,12 @@ def _read_token(file: str | None) -> str | None:
     if file is None:
         return None
     try:
-        return Path(file).read_text().strip()
+        token = Path(file).read_text().strip()
     except (OSError, UnicodeDecodeError) as problem:
         raise UsageProblem(f"The token file {file} cannot be read: {problem}.") from problem
+    if len(token.split()) != 1:  # a request would be refused with an error that shows it
+        raise UsageProblem(f"The token file {file} has {len(token.split())} words. It must have the token alone.")
+    return token
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -71,6 +71,17 @@ def test_a_missing_or_invalid_argument_is_explained(
     assert (ended.value.code, problem in capsys.readouterr().err) == (ExitCode.USAGE, True)
 
 
+def test_a_token_file_with_more_than_the_token_is_refused_without_showing_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (file := tmp_path / "token").write_text("s3cr3t-1\ns3cr3t-2\n")
+    with pytest.raises(SystemExit):
+        main(["assess", "--catalog", "http://127.0.0.1:9", "--token-file", str(file)])
+    shown = "".join(capsys.readouterr())
+    assert f"The token file {file} has 2 words." in shown
+    assert "s3cr3t" not in shown
+
+
 def test_the_commands_of_airflow_snowpack_run_alone(installation: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["jobs", "list"])
     assert "No jobs yet." in capsys.readouterr().out
