@@ -18,6 +18,7 @@ import os
 import posixpath
 import sys
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
@@ -36,7 +37,6 @@ from airflow_snowpack.redaction import public_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import timedelta
     from pathlib import Path
 
     from pyiceberg.catalog import Catalog
@@ -50,6 +50,8 @@ POSTGRES_JDBC = "org.postgresql:postgresql:42.7.14"
 TABLES_OF_SQL_CATALOG = 2
 """A process that meets a new database may lose the race to create each of its tables once."""
 FINGERPRINT_LENGTH = 12
+ANSWER_WITHIN = timedelta(minutes=2)
+"""How long a catalog service may take for each answer, where nothing waits for it but one job or task."""
 WEB_PORTS = {"http": ":80", "https": ":443"}
 SEVERAL = "\n"
 """Separates the facts of several catalogs of a process."""
@@ -238,10 +240,10 @@ class CatalogConfig:
         drivers = {CatalogKind.SQLITE: (SQLITE_JDBC,), CatalogKind.POSTGRES: (POSTGRES_JDBC,)}
         return (*drivers.get(self.kind, ()), *storage_packages(self.warehouse, self.properties))
 
-    def load(self, limit: timedelta | None = None) -> Catalog:
-        """Connect with PyIceberg.
+    def load(self, limit: timedelta = ANSWER_WITHIN) -> Catalog:
+        """Connect with PyIceberg, which waits for ever for a silent service.
 
-        :param limit: how long a catalog service may take for each answer; ``None``: no limit, as in PyIceberg.
+        :param limit: how long a catalog service may take for each answer.
         :raises CatalogUnreachable: it does not answer.
         :raises CatalogLibraryMissing: the library of a Hive Metastore or of Glue is not installed.
         """
@@ -263,10 +265,12 @@ class CatalogConfig:
                 raise
             raise CatalogUnreachable(self.name, error) from error
 
-    def _connect(self, properties: dict[str, str], limit: timedelta | None) -> Catalog:
+    def _connect(self, properties: dict[str, str], limit: timedelta) -> Catalog:
         match self.kind:
             case CatalogKind.REST:
-                return self._connect_rest(properties, limit)
+                from airflow_snowpack.iceberg.patient_rest import PatientRestCatalog
+
+                return PatientRestCatalog(self.name, limit, **properties)
             case CatalogKind.HIVE:
                 from airflow_snowpack.iceberg.guarded_hive import GuardedHiveCatalog
 
@@ -277,15 +281,6 @@ class CatalogConfig:
                 return GuardedGlueCatalog(self.name, limit, **properties)
             case _:
                 return self._connect_sql(properties)
-
-    def _connect_rest(self, properties: dict[str, str], limit: timedelta | None) -> Catalog:
-        if limit is None:
-            from airflow_snowpack.iceberg.guarded_catalogs import GuardedRestCatalog
-
-            return GuardedRestCatalog(self.name, **properties)
-        from airflow_snowpack.iceberg.patient_rest import PatientRestCatalog
-
-        return PatientRestCatalog(self.name, limit, **properties)
 
     def _connect_sql(self, properties: dict[str, str]) -> Catalog:
         from sqlalchemy.exc import DBAPIError

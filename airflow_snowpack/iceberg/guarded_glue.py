@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import botocore.session
@@ -14,20 +15,20 @@ from airflow_snowpack.iceberg.listings import Listed, listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from datetime import timedelta
 
     from pyiceberg.typedef import Identifier
 
 SESSION, TRIES, FEW_TRIES = "botocore_session", "glue.max-retries", 3
+SHORT = timedelta(minutes=1)
 
 
 class GuardedGlueCatalog(OwnFileAccess, GlueCatalog):
     """AWS Glue.
 
-    :param limit: how long the connection and each answer may take, and with it there are few tries; ``None``: boto's limits.
+    :param limit: how long the connection and each answer may take; with a short one there are few tries.
     """
 
-    def __init__(self, name: str, limit: timedelta | None = None, **properties: str) -> None:
+    def __init__(self, name: str, limit: timedelta, **properties: str) -> None:
         super().__init__(name, **{**_limited(limit), **properties})
 
     def entries(self) -> Iterator[tuple[Identifier, Listed]]:
@@ -48,13 +49,11 @@ class GuardedGlueCatalog(OwnFileAccess, GlueCatalog):
         return None if found is None else found.metadata_location
 
 
-def _limited(limit: timedelta | None) -> dict[str, Any]:
-    if limit is None:
-        return {}
+def _limited(limit: timedelta) -> dict[str, Any]:
     session = botocore.session.get_session()
     seconds = limit.total_seconds()
     session.set_default_client_config(Config(connect_timeout=seconds, read_timeout=seconds))
-    return {SESSION: session, TRIES: FEW_TRIES}
+    return {SESSION: session} | ({TRIES: FEW_TRIES} if limit <= SHORT else {})
 
 
 def _listed(table: Mapping[str, Any]) -> Listed | None:

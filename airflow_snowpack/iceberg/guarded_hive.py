@@ -58,19 +58,18 @@ class Connections:
         client = _HiveClient(uri, given.get(UGI), given.get(KERBEROS, "").lower() == "true", given.get(SERVICE, "hive"))
         transport: Any = client._transport  # buffered without Kerberos
         socket = getattr(transport, "_TBufferedTransport__trans", None) or transport.transport
-        socket.setTimeout(float(given[LIMIT]) * 1000 if LIMIT in given else None)
+        socket.setTimeout(float(given[LIMIT]) * 1000)
         return client
 
 
 class GuardedHiveCatalog(OwnFileAccess, HiveCatalog):
     """A Hive Metastore.
 
-    :param limit: how long the connection and each answer may take; ``None``: no limit.
+    :param limit: how long the connection and each answer may take.
     """
 
-    def __init__(self, name: str, limit: timedelta | None = None, **properties: str) -> None:
-        limited = {} if limit is None else {LIMIT: str(limit.total_seconds())}
-        super().__init__(name, **properties, **limited)
+    def __init__(self, name: str, limit: timedelta, **properties: str) -> None:
+        super().__init__(name, **properties, **{LIMIT: str(limit.total_seconds())})
 
     @staticmethod
     def _create_hive_client(properties: dict[str, str]) -> Any:

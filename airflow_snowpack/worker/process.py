@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 from contextlib import ExitStack, closing, contextmanager
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from airflow_snowpack.iceberg.errors import catalog_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import timedelta
     from types import FrameType
 
     from pyiceberg.catalog import Catalog
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import Engine
 
 log = logging.getLogger(__name__)
-
-ANSWER_WITHIN = timedelta(minutes=2)
-"""How long a catalog service may take for each answer: a silent one would hold a table's lock, and a worker, for ever."""
 
 
 def check_poll(poll: timedelta) -> timedelta:
@@ -122,7 +119,7 @@ def engines(installation: Installation, spark: Spark, *, at_once: bool = True) -
 
     def connect() -> Catalog:
         nonlocal connected
-        catalog = connections.enter_context(closing(spark.catalog.load(ANSWER_WITHIN)))
+        catalog = connections.enter_context(closing(spark.catalog.load()))
         connected = True
         return catalog
 

@@ -159,9 +159,9 @@ def test_a_table_has_one_name_although_the_catalog_ignores_case(world_of: Callab
 
 
 @pytest.mark.parametrize("kind", [HIVE, GLUE])
-def test_a_table_in_another_format_is_not_found(world_of: Callable[[str], SparkWorld], kind: str) -> None:
+def test_a_table_in_another_format_is_not_found(world_of: Callable[[str], SparkWorld], kind: str, tmp_path: Path) -> None:
     world = world_of(kind)
-    create_in_another_format(world.catalog, "csv", "file:///nowhere/csv")
+    create_in_another_format(world.catalog, "csv", f"file://{tmp_path}/csv")
 
     with pytest.raises(TableNotFound, match=r"has no table 'db\.csv'"):
         load_table(world.catalog, TableName.parse(f"{DATABASE}.csv", catalog=kind))

@@ -62,12 +62,11 @@ def test_a_table_of_a_sql_catalog_is_opened_with_the_catalogs_properties_alone(t
         assert opened_with(table) == {}
 
 
-@pytest.mark.parametrize("limit", [None, timedelta(minutes=1)], ids=["without a limit", "with a limit"])
-def test_a_table_of_a_rest_catalog_is_opened_with_what_the_server_returns_beside_it(limit: timedelta | None) -> None:
+def test_a_table_of_a_rest_catalog_is_opened_with_what_the_server_returns_beside_it() -> None:
     with rest_catalog() as server:
         server.tables[("db",)] = ["t"]
         server.properties, server.config = HOSTILE, {"s3.access-key-id": "vended"}
-        table = load_table(CatalogConfig.rest("lake", server.url).load(limit), NAME)
+        table = load_table(CatalogConfig.rest("lake", server.url).load(), NAME)
     assert table.properties == HOSTILE
     assert opened_with(table) == {}
     assert table.io.properties["s3.access-key-id"] == "vended"
