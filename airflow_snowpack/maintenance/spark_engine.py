@@ -123,6 +123,8 @@ class SparkEngine:
         started, watch = time.monotonic(), ChangeWatch()
         self._gb_hours = None
         effect = self._effect(job, which, options, watch)
+        if self._work.lost:
+            self._work.interrupt()  # a statement may still run, beside which no other action may start
         if effect.outcome in (ActionOutcome.FAILED, ActionOutcome.CONFLICT):
             effect = self._explain_failure(job, effect)
         result = effect.result(which, round(time.monotonic() - started, 3))

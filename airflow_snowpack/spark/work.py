@@ -25,7 +25,7 @@ from uuid import uuid4
 
 from airflow_snowpack.recurring import Recurring
 from airflow_snowpack.redaction import redacted
-from airflow_snowpack.spark.errors import JavaCause, SparkDied, SparkFailed, SparkInterrupted
+from airflow_snowpack.spark.errors import JavaCause, ServerLost, SparkDied, SparkFailed, SparkInterrupted
 from airflow_snowpack.spark.jvm import has_ended, why_gone
 from airflow_snowpack.spark.statements import SessionStatements, Statements
 from airflow_snowpack.tracing import span
@@ -55,6 +55,7 @@ class SparkWork:
         self._tag = f"snowpack-{uuid4().hex}"
         self._interrupted = False
         self.calls = 0  # how many have begun
+        self.lost = False  # a statement, with the connection to its server
 
     @property
     def interrupted(self) -> bool:
@@ -82,7 +83,8 @@ class SparkWork:
         try:
             with span("snowpack.spark_call", call=self.calls):
                 result = self._tagged(statements, call)
-        except Exception:
+        except Exception as error:
+            self.lost = self.lost or isinstance(error, ServerLost)
             raise
         except BaseException:
             # Ctrl-C, or a task runner that ends this thread: no thread waits for Spark any more.

@@ -31,6 +31,7 @@ from airflow_snowpack.jobs.model import ActionOutcome, ActionResult
 from airflow_snowpack.maintenance import Action, SparkEngine
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.spark import OrphanStillRunning, SparkConfig, SparkUnavailable, ThriftServer, end_attempts
+from airflow_snowpack.spark.thrift import ThriftStatements
 from airflow_snowpack.store import open_store
 
 if TYPE_CHECKING:
@@ -153,6 +154,10 @@ def jobs(store_url: str, served: Served, clock: ShiftedClock) -> Iterator[Jobs]:
 
 @pytest.fixture
 def engine(served: Served, jobs: Jobs) -> SparkEngine:
+    return new_engine(served, jobs)
+
+
+def new_engine(served: Served, jobs: Jobs) -> SparkEngine:
     return SparkEngine(served.server, lambda: served.catalog, removals=Removals(jobs.store), tries=1)
 
 
@@ -271,6 +276,28 @@ def test_an_interrupted_statement_is_cancelled_and_counts_as_ended_a_while_later
     assert served.head(name) == head
 
 
+def test_no_action_starts_beside_a_statement_whose_connection_was_lost(
+    served: Served, jobs: Jobs, engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = served.fragmented()
+
+    def lost(statements: ThriftStatements, sql: str) -> None:
+        if "CALL `lake`.system.rewrite_data_files" in sql:
+            raise ConnectionResetError
+        really(statements, sql)
+
+    really = ThriftStatements._run
+    monkeypatch.setattr(ThriftStatements, "_run", lost)
+    actions = ["rewrite_data_files", "rewrite_manifests"]
+    always = {"only_if_needed": False}
+    options = {"rewrite_data_files": COMPACT, "rewrite_manifests": always}
+    claim = jobs.submit_and_claim(name, actions, "w", owner=OWNER, options=options)
+    job = Attempt(jobs, claim, engine, continue_on_error=True).run()
+
+    assert [result.outcome for result in job.results] == [ActionOutcome.FAILED, ActionOutcome.INTERRUPTED]
+    assert job.status is JobStatus.FAILED
+
+
 @pytest.fixture
 def working(served: Served, jobs: Jobs, store_url: str) -> Iterator[tuple[Job, Any]]:
     """A job whose statement is planned on the server, and the process of its worker."""
@@ -333,6 +360,6 @@ def test_a_job_fails_with_its_server_and_keeps_the_lock_until_the_server_is_back
 
     served.thrift.start()
     assert jobs.sweep().unlocked
-    again = run(jobs, engine, name, "rewrite_data_files", rewrite_data_files=COMPACT)
+    again = run(jobs, new_engine(served, jobs), name, "rewrite_data_files", rewrite_data_files=COMPACT)
     assert again.results[0].message == "Compacted 3 files into 1"
     assert served.content(name) == before
