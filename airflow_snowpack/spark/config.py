@@ -27,6 +27,8 @@ from airflow_snowpack.spark.errors import SparkUnavailable, SubstitutionRequeste
 CATALOG_PREFIX = "spark.sql.catalog."
 SUBSTITUTION = "spark.sql.variable.substitute"
 """Whether Spark replaces ``${env:X}`` and ``${system:X}`` in the text of a statement or predicate by secrets of its process."""
+REDACTION, REDACTED = "spark.redaction.regex", f"(?i){SECRET_NAME.pattern}"
+"""What Spark hides; its own expression matches neither an OAuth2 credential nor an account's key."""
 ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 SPARK_MINOR = "4.1"
 SPARK_VERSION = "4.1.3"  # the newest that pyspark and pyspark-client both have; pyproject.toml pins it too
@@ -75,8 +77,7 @@ class SparkConfig:
             "spark.sql.extensions": ICEBERG_EXTENSIONS,
             "spark.sql.session.timeZone": "UTC",
             SUBSTITUTION: "false",
-            # Spark's own expression matches neither an OAuth2 credential nor an account's key.
-            "spark.redaction.regex": f"(?i){SECRET_NAME.pattern}",
+            REDACTION: REDACTED,
             "spark.ui.enabled": "false",
             # A progress bar is noise in a task's log.
             "spark.ui.showConsoleProgress": "false",

@@ -29,6 +29,8 @@ from airflow_snowpack.spark.config import (
     CATALOG_PREFIX,
     ICEBERG_EXTENSIONS,
     ICEBERG_RUNTIME,
+    REDACTED,
+    REDACTION,
     SUBSTITUTION,
     check_jars,
     check_pyspark,
@@ -216,10 +218,11 @@ def _session_of(running: _Running, wanted: dict[str, str]) -> SparkSession:
 
 def _have_redacted(context: SparkContext, settings: Mapping[str, str]) -> None:
     """Have Spark redact secrets of a session in its event log, where it redacts only settings that the context has, too."""
-    conf: Any = context._jsc
-    for key in settings:
-        if SECRET_NAME.search(key):
-            conf.sc().conf().set(key, HIDDEN)
+    java_context: Any = context._jsc
+    conf = java_context.sc().conf()
+    conf.setIfMissing(REDACTION, REDACTED)
+    for key in filter(SECRET_NAME.search, settings):
+        conf.set(key, HIDDEN)
 
 
 def _check_same(wanted: Mapping[str, str], running: Mapping[str, str]) -> None:
