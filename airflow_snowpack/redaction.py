@@ -26,6 +26,8 @@ from urllib.parse import parse_qs, unquote
 
 ADDRESS = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z0-9+.-]+://[^\s'\"<>]+")
 QUERY = re.compile(r"\?[^\s'\"<>?=]+=[^\s'\"<>)]*")
+INSIDE = re.compile(r"(?:^(?:Bearer|Basic) +|\b(?:AccountKey|SharedAccessSignature)=)([^\s;]+)", re.IGNORECASE)
+"""The secret in the value of a header, or in a connection string of Azure."""
 PORT = re.compile(r":[^:\]]*$")
 HIDDEN = "***"
 SHORTEST_SECRET = 4  # a shorter one would match parts of words
@@ -111,6 +113,7 @@ def _secrets_in(named: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     """Return the secrets, the longest first: each whole, by line, unquoted, and as JSON and Spark's SQL write it."""
     found = {secret for _, value in named for secret in _secrets_of(value)}
     found |= {unquote(secret) for secret in found}
+    found |= {inner for secret in found for inner in INSIDE.findall(secret)}
     found |= {line.strip() for secret in found for line in (secret, *secret.splitlines())}
     in_sql = {secret.replace("\\", "\\\\").replace("'", "\\'") for secret in found}
     written = found | in_sql | {json.dumps(secret)[1:-1] for secret in found}

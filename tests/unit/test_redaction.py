@@ -78,6 +78,12 @@ def test_a_message_is_shown_without_known_secrets_and_without_those_in_addresses
         ("AIRFLOW_CONN_CRM", '{"password": "hunter22", "extra": {"a": [{"api_key": "n3xt-n3xt"}]}}', "n3xt-n3xt"),
         ("AIRFLOW_CONN_CRM", '{"conn_type": "http", "extra": "{\\"client_secret\\": \\"a\\\\nb-n3xt\\"}"}', "a\nb-n3xt"),
         ("AIRFLOW_CONN_CRM", "http://host/?__extra__=%7B%22token%22%3A+%22tok-en-n3xt%22%7D", "tok-en-n3xt"),
+        ("AIRFLOW_CONN_CRM", '{"extra": {"properties": {"header.Authorization": "Bearer tok-en-n3xt"}}}', "tok-en-n3xt"),
+        (
+            "AIRFLOW_CONN_CRM",
+            '{"extra": {"properties": {"adls.connection-string": "BlobEndpoint=https://a.b;AccountKey=n3xt-n3xt==;EndpointSuffix=c"}}}',
+            "n3xt-n3xt==",
+        ),
         ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql+psycopg2://airflow:hunter22@db/airflow", "hunter22"),
         ("AIRFLOW__CORE__FERNET_KEY", "8Xx_fernet-key=", "8Xx_fernet-key="),
         ("AWS_SECRET_ACCESS_KEY", "/wJalr/XUtn", "/wJalr/XUtn"),
