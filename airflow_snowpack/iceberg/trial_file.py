@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from airflow_snowpack.iceberg.locations import scheme_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -35,7 +37,9 @@ def trial_file(catalog: Catalog, warehouse: str) -> Iterator[str]:
     """
     from pyiceberg.io import load_file_io
 
-    place = f"{warehouse.rstrip('/')}/snowpack-trial-{uuid4().hex}"
+    # Table buckets, such as those of SeaweedFS, take only what lies where the files of a table do.
+    folder = "snowpack_trial/files/data/" if scheme_of(warehouse) == "s3" else ""
+    place = f"{warehouse.rstrip('/')}/{folder}snowpack-trial-{uuid4().hex}"
     io = load_file_io(catalog.properties, place)
     with io.new_output(place).create() as output:
         output.write(CONTENT)

@@ -52,7 +52,7 @@ ODD = "a b%20c+d=é"
 
 pytestmark = pytest.mark.timeout(600)
 REST = pytest.param("rest", marks=pytest.mark.cell("Local Spark", "REST", "S3"))
-SQL = pytest.param("sql", marks=pytest.mark.cell("Local Spark", "SQL", "S3"))
+SQL = pytest.param("sql", marks=[pytest.mark.cell("Local Spark", "SQL", "S3"), pytest.mark.soak_only])
 
 
 @dataclass

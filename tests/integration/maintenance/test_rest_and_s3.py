@@ -25,6 +25,8 @@ from airflow_snowpack.builds.write.selection import read_attempts, select
 from airflow_snowpack.builds.write.spark_source import SparkSource
 from airflow_snowpack.iceberg import CatalogConfig, TableName, load_table
 from airflow_snowpack.iceberg.broker import Broker
+from airflow_snowpack.iceberg.s3_objects import S3Objects
+from airflow_snowpack.iceberg.trial_file import trial_file, warehouse_of
 from airflow_snowpack.interim.collection.collector import Collector
 from airflow_snowpack.interim.collection.dropping import Folder
 from airflow_snowpack.interim.collection.sweeper import sweep
@@ -138,6 +140,7 @@ def test_an_interim_table_is_handed_on_and_leaves_no_object_after_its_consumer(
     catalog.drop_namespace(namespace)
 
 
+@pytest.mark.soak_only
 def test_a_build_of_a_table_is_published_on_s3_at_its_snapshot_and_its_old_runs_go(
     fleet: FleetLake, spark: SparkSession, servers: CatalogServers, tmp_path: Path
 ) -> None:
@@ -161,6 +164,15 @@ def test_a_build_of_a_table_is_published_on_s3_at_its_snapshot_and_its_old_runs_
     gone = cleanup(registry, storage, "features", Retention(keep_runs=1))
     assert {action.error for action in gone} == {None}
     assert {found.path.split("/")[1] for found in storage.objects("data/")} == {registry.runs("features").items[0].run_id}
+
+
+def test_the_storage_of_a_table_bucket_can_be_tried(config: CatalogConfig) -> None:
+    catalog = config.load()
+    warehouse = warehouse_of(config, catalog)
+    assert warehouse == f"s3://{TABLE_BUCKET}"
+    with trial_file(catalog, warehouse) as place:
+        assert S3Objects(config.properties).stat([place]).keys() == {place}
+    assert S3Objects(config.properties).stat([place]) == {}
 
 
 def test_commits_reach_a_schedule_by_the_poller_and_a_consumer_by_its_look(fleet: FleetLake) -> None:
