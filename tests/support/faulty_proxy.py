@@ -39,12 +39,15 @@ class Fault(Enum):
     """The server carries it out, and the connection is reset before the response."""
     FORBIDDEN = auto()
     """403, as a REST catalog answers; the server does not get it."""
+    NOT_IMPLEMENTED = auto()
+    """501, as services with a part of S3's requests answer."""
     TRUNCATED = auto()
     """The response ends in the middle of its body."""
 
 
 REFUSALS = {
     Fault.BUSY: (b"503 Slow Down", b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"),
+    Fault.NOT_IMPLEMENTED: (b"501 Not Implemented", b"<Error><Code>NotImplemented</Code></Error>"),
     Fault.FORBIDDEN: (b"403 Forbidden", b'{"error": {"message": "read-only", "type": "ForbiddenException", "code": 403}}'),
 }
 

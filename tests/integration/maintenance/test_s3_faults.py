@@ -1,11 +1,13 @@
-"""S3 that is busy, slow, resets connections or ends in the middle of a response, while a table is maintained on it."""
+"""S3 and a REST catalog that are busy, slow, reset connections or end responses too early, while a table is maintained."""
 
 from __future__ import annotations
 
 import random
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,11 +16,12 @@ from effort import rounds, seed
 from faulty_proxy import Fault, FaultyProxy, faulty_proxy, no_fault
 from spark_world import SparkWorld
 
-from airflow_snowpack.iceberg import CatalogConfig, TableName
+from airflow_snowpack.iceberg import CatalogConfig, TableName, find_orphans
 from airflow_snowpack.jobs import Attempt, Job, Jobs, JobStatus
 from airflow_snowpack.maintenance import Action
 from airflow_snowpack.maintenance.removals.records import Removals
 from airflow_snowpack.store import Store, open_store
+from examples.cluster.file_age import set_modified
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -35,13 +38,15 @@ OPTIONS = {
 }
 FEW_RETRIES = {"s3.retry.num-retries": "2", "s3.retry.min-wait-ms": "10", "s3.retry.max-wait-ms": "50"}
 """By default, the client waits for 2 to 20 s between its tries."""
-CAUSE = re.compile(r"S3|SlowDown|503|reset|closed|Premature|truncated|curl|Connection|could not be|cannot be read", re.IGNORECASE)
+CAUSE = re.compile(r"S3|SlowDown|503|reset|closed|Premature|Connection|could not be|cannot be (read|reached)", re.IGNORECASE)
+AGE_S = 10 * 86_400
+FAR_FUTURE = datetime.max.replace(tzinfo=UTC)
 
 
 @pytest.fixture
-def proxy(servers: CatalogServers) -> Iterator[FaultyProxy]:
-    with faulty_proxy(servers.s3.endpoint) as running:
-        yield running
+def proxies(servers: CatalogServers) -> Iterator[dict[str, FaultyProxy]]:
+    with faulty_proxy(servers.s3.endpoint) as files, faulty_proxy(servers.s3.catalog_url) as catalog:
+        yield {"S3": files, "the catalog": catalog}
 
 
 @pytest.fixture
@@ -52,12 +57,20 @@ def store(sqlite_url: str) -> Iterator[Store]:
 
 @pytest.fixture
 def world(
-    proxy: FaultyProxy, world_of: Callable[[str | CatalogConfig], SparkWorld], servers: CatalogServers, store: Store
+    proxies: dict[str, FaultyProxy],
+    world_of: Callable[[str | CatalogConfig], SparkWorld],
+    servers: CatalogServers,
+    store: Store,
 ) -> SparkWorld:
-    """Tables whose files Spark and PyIceberg reach through the proxy."""
+    """Tables that Spark and PyIceberg reach through the proxies."""
     rest = servers.catalog("rest")
-    through = {**rest.properties, "s3.endpoint": proxy.url}
-    config = replace(rest, name="faulty", properties=through, spark_properties={**rest.spark_properties, **FEW_RETRIES})
+    config = replace(
+        rest,
+        name="faulty",
+        address=proxies["the catalog"].url,
+        properties={**rest.properties, "s3.endpoint": proxies["S3"].url},
+        spark_properties={**rest.spark_properties, **FEW_RETRIES},
+    )
     world = world_of(servers.add_to_spark(config))
     world.removals = Removals(store)
     world.engine = world.new_engine()
@@ -98,26 +111,36 @@ def maintained(world: SparkWorld, jobs: Jobs, name: TableName) -> Job:
 
 @pytest.mark.cell("Local Spark", "REST", "S3")
 def test_faults_at_random_moments_cost_no_row_and_leave_no_lock_and_the_next_job_completes(
-    world: SparkWorld, proxy: FaultyProxy, store: Store, record_property: Callable[[str, object], None]
+    world: SparkWorld,
+    proxies: dict[str, FaultyProxy],
+    store: Store,
+    servers: CatalogServers,
+    record_property: Callable[[str, object], None],
 ) -> None:
     jobs, faults, ended = Jobs(store), 0, dict.fromkeys(JobStatus, 0)
     for number in range(ROUNDS):
         chance = random.Random(seed(28) + number)
         name = world._made(commits=2, parts=1, deletes=1)
         before, rows = rows_at_each_snapshot(world.table(name)), world.content(name)
-        faulty = RandomFaults.of(chance, proxy)
-        proxy.faults, proxy.fault = 0, faulty
+        told: list[object] = [number]
+        for place in chance.choice((["S3"], ["the catalog"], list(proxies))):
+            proxies[place].fault = RandomFaults.of(chance, proxies[place])
+            told += [place, proxies[place].fault]
         job = maintained(world, jobs, name)
-        proxy.fault = no_fault
-        faults, told = faults + proxy.faults, (number, faulty, proxy.faults, job.status, job.error)
+        for proxy in proxies.values():
+            faults, proxy.faults, proxy.fault = faults + proxy.faults, 0, no_fault
+        told += [job.status, job.error]
         ended[job.status] += 1
         assert job.status is JobStatus.COMPLETED or (job.status is JobStatus.FAILED and CAUSE.search(job.error or "")), told
         assert jobs.locks.get(name) is None, told
         assert world.content(name) == rows, told
         kept = rows_at_each_snapshot(world.table(name))
         assert all(kept[snapshot] == before[snapshot] for snapshot in kept.keys() & before.keys()), told
+        stored = [each.path for each in find_orphans(world.table(name), older_than=FAR_FUTURE)]
+        set_modified(servers.s3.filer, (path.removeprefix("s3://") for path in stored), time.time() - AGE_S)
         again = maintained(world, jobs, name)
         assert (again.status, world.content(name)) == (JobStatus.COMPLETED, rows), (told, again.error)
+        assert not set(stored) & {each.path for each in find_orphans(world.table(name), older_than=FAR_FUTURE)}, told
     record_property("faults", faults)
     record_property("measured", ", ".join(f"{count} {status}" for status, count in ended.items() if count))
     assert faults > 0
