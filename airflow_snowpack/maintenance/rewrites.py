@@ -184,7 +184,8 @@ def _try(run: ActionRun, options: Rewrite, base: Table, *, strict: bool) -> Try:
     if commits.overwriting:
         return Try(counts, LOST_TO_WRITER, outraced=True)
     if not any(counts.values()):
-        return Try(counts, NOT_COMMITTED if jobs_before != run.jobs_run() else None)
+        # A commit whose response was lost counts by its snapshot.
+        return Try(counts | _sums(commits, shape), NOT_COMMITTED if jobs_before != run.jobs_run() else None)
     # Without strict calls and with a predicate, compare only after what makes commits fail.
     comparable = not with_predicate or _dropped_other_deletes(commits, shape, counts)
     lost = comparable and _fewer_than_planned(run, options, base, counts)

@@ -193,6 +193,36 @@ def test_a_table_that_the_connection_may_not_change_fails_once_with_the_class_of
     assert (world.content(name), unnamed(world, name)) == (before, files)
 
 
+@pytest.mark.cell(SPARK, "REST", "S3")
+@pytest.mark.parametrize(
+    ("action", "options", "outcome"),
+    [
+        (Action.REWRITE_DATA_FILES, COMPACT, ActionOutcome.SUCCEEDED),
+        pytest.param(Action.EXPIRE_SNAPSHOTS, {"max_age": "PT0S"}, ActionOutcome.FAILED, marks=pytest.mark.soak_only),
+    ],
+)
+def test_a_commit_whose_response_is_lost_costs_no_row(
+    proxy: FaultyProxy,
+    world_of: Callable[[str | CatalogConfig], SparkWorld],
+    servers: CatalogServers,
+    action: Action,
+    options: dict[str, Any],
+    outcome: ActionOutcome,
+) -> None:
+    config = replace(servers.catalog("rest"), name=f"lossy_{action}", address=proxy.url)
+    world = world_of(servers.add_to_spark(config))
+    name = world._made(commits=3, parts=1, deletes=0)
+    before = world.content(name)
+    proxy.fault = lambda method, path: Fault.LOST if method == "POST" and path.endswith(name.table) and not proxy.faults else None
+
+    result = world.run(name, action, **options)
+
+    assert (result.outcome, result.final, proxy.faults) == (outcome, False, 1)
+    assert world.content(name) == before
+    if action is Action.REWRITE_DATA_FILES:
+        assert result.message == "Compacted 3 files into 1, in 2 tries", "by its snapshot, as Spark has counted nothing"
+
+
 def unnamed(world: SparkWorld, name: TableName) -> set[str]:
     """Return the files of a table that its metadata does not name."""
     reader = MetadataReader(world.table(name))
