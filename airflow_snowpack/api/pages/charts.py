@@ -1,8 +1,5 @@
-"""The charts of the pages and the reports: the queue over time, the rows of a build's shards, columns, lines over time,
-and the partitions of a table.
+"""The charts of the pages and the reports: columns, lines over time, and the partitions of a table.
 
-    queue_chart(samples).waiting                    # the path of a line
-    skew_chart(manifest.shards).bars[0].most        # a height from the base
     column_chart([("0-9", 12, "12 tables"), …]).columns[0].height
     line_chart([Series("current", "waiting", [(at, 120), …])]).lines[0].path
     heat_map(health.partitions).cells[0].level      # 0: no file to rewrite, up to 4
@@ -27,88 +24,35 @@ if TYPE_CHECKING:
     from airflow_snowpack.jobs import QueueSample
 
 WIDTH, HEIGHT = 1200, 200
-RIGHT, TOP, BOTTOM, BELOW = 8, 10, 22, 32
-QUEUE_LEFT, LEFT = 36, 62
+LEFT, RIGHT, TOP, BELOW = 62, 8, 10, 32
 MOST_BARS = 160
 LABELS = 8
-DATE_WIDTH, TIME_WIDTH, CHARACTER = 66, 130, 7
-"""The room of a label below the axis, and of one character."""
-HOUR = 7
-"""The room of a time of day, in characters."""
-GAP, WIDEST_BAR, WIDEST = 4, 64.0, 160.0
+CHARACTER, TIME_OF_DAY = 7, 7
+"""The room of a character, and the characters in the room of a time of day."""
+ROOMS = {"day": 66, "hour": 66, "minute": 130}
+"""The room of a time below the axis."""
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+GAP, WIDEST = 4, 160.0
 MIB = 1024**2
 LEAST = 1.0
 """What is not zero can be seen."""
-
-Marks = tuple[tuple[int, float], ...]
-"""Numbers beside or below a drawing, and where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     """The frame of a drawing.
 
-    :param left: of the area inside the axes, as are the others.
     :param levels: horizontal lines.
+    :param left: of the area inside the axes, as are the others.
     """
 
-    left: int
-    levels: Marks
-    width: int = WIDTH
+    levels: tuple[tuple[int, float], ...]
+    width: int
+    right: int
+    left: int = LEFT
     height: int = HEIGHT
-    right: int = WIDTH - RIGHT
     top: int = TOP
-    base: int = HEIGHT - BOTTOM
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueChart(Chart):
-    """How many jobs waited and ran, as paths.
-
-    :param hours: times below the drawing, and where.
-    :param columns: the share of each sample for pointing at it: where it begins, and its width.
-    """
-
-    left: int = QUEUE_LEFT
-    waiting: str
-    running: str
-    running_area: str
-    hours: tuple[tuple[datetime, float], ...]
-    columns: tuple[tuple[QueueSample, float, float], ...]
-
-
-def queue_chart(samples: Sequence[QueueSample]) -> QueueChart:
-    """Draw the samples as steps: a count holds until the next one."""
-    height, levels = _axis(max(max(sample.waiting, sample.running) for sample in samples), BOTTOM)
-    step = (WIDTH - QUEUE_LEFT - RIGHT) / len(samples)
-
-    def y(value: float) -> float:
-        return round(HEIGHT - BOTTOM - height(value), 1)
-
-    def path(values: list[int]) -> str:
-        ends = (f"V{y(value)}H{QUEUE_LEFT + step * (i + 1):.1f}" for i, value in enumerate(values))
-        return f"M{QUEUE_LEFT} {y(values[0])}" + "".join(ends)
-
-    running = path([sample.running for sample in samples])
-    return QueueChart(
-        waiting=path([sample.waiting for sample in samples]),
-        running=running,
-        running_area=f"{running}V{y(0)}H{QUEUE_LEFT}Z",
-        levels=levels,
-        hours=tuple(_hours(samples, step)),
-        columns=tuple((sample, round(QUEUE_LEFT + step * i, 1), round(step, 2)) for i, sample in enumerate(samples)),
-    )
-
-
-def _hours(samples: Sequence[QueueSample], step: float) -> list[tuple[datetime, float]]:
-    """Every fourth full hour."""
-    shown: list[tuple[datetime, float]] = []
-    for i, sample in enumerate(samples[1:], start=1):
-        hour = sample.at.replace(minute=0, second=0, microsecond=0)
-        if hour > samples[i - 1].at and hour.hour % 4 == 0:
-            share = (hour - samples[i - 1].at) / (sample.at - samples[i - 1].at)
-            shown.append((hour, round(QUEUE_LEFT + step * (i + share), 1)))
-    return [(hour, x) for hour, x in shown if x < WIDTH - 2 * CHARACTER]  # the last label would be cut
+    base: int = HEIGHT - BELOW
 
 
 def rounded_up(value: int) -> int:
@@ -122,82 +66,6 @@ def rounded_up(value: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardBar:
-    """One bar.
-
-    :param most: the height of its largest shard.
-    :param average: that of its average one, for a group.
-    :param title: the tooltip.
-    :param hot: the largest shard of all is in it.
-    """
-
-    x: float
-    width: float
-    most: float
-    average: float | None
-    title: str
-    hot: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkewChart(Chart):
-    """A bar for each shard, or for each group of neighbours when there are many.
-
-    :param ticks: shard ids below the drawing.
-    :param average: the height of the line of the average shard.
-    """
-
-    left: int = LEFT
-    skew: Skew
-    group: int
-    bars: tuple[ShardBar, ...]
-    ticks: Marks
-    average: float
-
-
-def skew_chart(shards: Sequence[ShardAttemptResult]) -> SkewChart:
-    """Draw the shards of a manifest, in the order of their ids.
-
-    A group's bar is as high as its largest shard, so that one hot shard among ten thousand is seen.
-    """
-    from airflow_snowpack.builds.manager import skew  # with SQLAlchemy, which the reports of an assessment do without
-
-    found = skew(shards)
-    group = -(-len(shards) // MOST_BARS)
-    groups = [shards[begin : begin + group] for begin in range(0, len(shards), group)]
-    step = (WIDTH - LEFT - RIGHT) / len(groups)
-    height, levels = _axis(found.rows, BOTTOM)
-    width = min(step - 2 if step > 6 else step, WIDEST_BAR)
-    left = LEFT + (step - width) / 2
-    every = -(-len(groups) // LABELS)
-    return SkewChart(
-        skew=found,
-        group=group,
-        bars=tuple(_bar(each, left + step * i, width, height, found.largest) for i, each in enumerate(groups)),
-        levels=levels,
-        ticks=tuple((groups[i][0].shard_id, round(LEFT + step * (i + 0.5), 1)) for i in range(0, len(groups), every)),
-        average=round(HEIGHT - BOTTOM - height(found.average), 1),
-    )
-
-
-def _bar(
-    shards: Sequence[ShardAttemptResult], x: float, width: float, height: Callable[[float], float], hottest: int
-) -> ShardBar:
-    largest = max(shards, key=lambda shard: shard.rows)
-    hot = any(shard.shard_id == hottest for shard in shards)
-    if len(shards) == 1:
-        title, average = f"Shard {largest.shard_id}: {plural(largest.rows, 'row')}", None
-    else:
-        mean = sum(shard.rows for shard in shards) / len(shards)
-        average = height(mean)
-        title = (
-            f"Shards {shards[0].shard_id} to {shards[-1].shard_id}: {number(round(mean))} rows on average, "
-            f"at most {number(largest.rows)} in shard {largest.shard_id}"
-        )
-    return ShardBar(round(x, 2), round(width, 2), height(largest.rows), average, title, hot)
-
-
-@dataclass(frozen=True, slots=True)
 class BarColumn:
     """One column.
 
@@ -205,6 +73,7 @@ class BarColumn:
     :param at: the time of what it shows; the reader's script puts it into the label and the tooltip.
     :param title: the tooltip.
     :param part: the height of the part of it that has another colour.
+    :param hot: it stands out.
     """
 
     label: str | datetime
@@ -212,8 +81,9 @@ class BarColumn:
     x: float
     width: float
     height: float
-    part: float = 0.0
-    at: datetime | None = None
+    part: float
+    at: datetime | None
+    hot: bool
 
     @property
     def middle(self) -> float:
@@ -222,11 +92,13 @@ class BarColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnChart(Chart):
-    """A column for each value."""
+    """A column for each value.
 
-    left: int = LEFT
-    base: int = HEIGHT - BELOW
+    :param mark: the height of a line across all columns.
+    """
+
     columns: tuple[BarColumn, ...]
+    mark: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,27 +127,34 @@ class LineChart(Chart):
     """A line for each series.
 
     :param ticks: times below the drawing, and where.
-    :param ticks_as: how they are shown: ``day`` or ``minute``.
+    :param ticks_as: how they are shown: ``day``, ``minute`` or ``hour``.
+    :param tips: a time, a tooltip, and where its share of the drawing begins and how wide it is.
     """
 
-    left: int = LEFT
-    base: int = HEIGHT - BELOW
     lines: tuple[ChartLine, ...]
     ticks: tuple[tuple[datetime, float], ...]
     ticks_as: str
+    tips: tuple[tuple[datetime, str, float, float], ...]
 
 
 def column_chart(
-    values: Sequence[tuple[str | datetime, float, str]], *, parts: Sequence[float] = (), width: int = WIDTH
+    values: Sequence[tuple[str | datetime, float, str]],
+    *,
+    parts: Sequence[float] = (),
+    hot: int | None = None,
+    mark: float | None = None,
+    width: int = WIDTH,
 ) -> ColumnChart:
     """Draw labels, values and tooltips as columns. In a narrow place, a narrow drawing keeps its labels readable.
 
     :param parts: for each value, the part of it that has another colour.
+    :param hot: the place of a value that stands out.
+    :param mark: a value for a line across all columns.
     """
-    y, levels = _axis(max((value for _, value, _ in values), default=0), BELOW)
+    y, levels = _axis(max((value for _, value, _ in values), default=0))
     step = (width - LEFT - RIGHT) / max(len(values), 1)
-    wide = min(step - GAP, WIDEST)
-    longest = max((len(label) if isinstance(label, str) else HOUR for label, _, _ in values), default=0)
+    wide = min(step - GAP if step > 2 * GAP else step, WIDEST)
+    longest = max((len(label) if isinstance(label, str) else TIME_OF_DAY for label, _, _ in values), default=0)
     labelled = ceil(CHARACTER * longest / step) or 1
     columns = tuple(
         BarColumn(
@@ -286,18 +165,24 @@ def column_chart(
             y(value),
             y(parts[i]) if parts else 0.0,
             label if isinstance(label, datetime) else None,
+            i == hot,
         )
         for i, (label, value, title) in enumerate(values)
     )
-    return ColumnChart(levels=levels, columns=columns, width=width, right=width - RIGHT)
+    height = None if mark is None else y(mark)
+    return ColumnChart(levels=levels, columns=columns, mark=height, width=width, right=width - RIGHT)
 
 
-def line_chart(series: Sequence[Series], *, width: int = WIDTH) -> LineChart:
-    """Draw series over the time that they have together; at least one of them has a point."""
-    moments = [at for each in series for at, _ in each.points]
-    first, last = min(moments), max(moments)
+def line_chart(series: Sequence[Series], *, width: int = WIDTH, until: datetime | None = None, tips: bool = False) -> LineChart:
+    """Draw series over the time that they have together; at least one of them has a point.
+
+    :param until: the end of the drawing; ``None`` for the last point.
+    :param tips: show the values of each moment to a reader who points at it.
+    """
+    moments = sorted({at for each in series for at, _ in each.points})
+    first, last = moments[0], max(until or moments[-1], moments[-1])
     span = (last - first).total_seconds() or 1.0
-    height, levels = _axis(max(value for each in series for _, value in each.points), BELOW)
+    height, levels = _axis(max(value for each in series for _, value in each.points))
 
     def x(at: datetime) -> float:
         return round(LEFT + (width - LEFT - RIGHT) * (at - first).total_seconds() / span, 1)
@@ -311,31 +196,95 @@ def line_chart(series: Sequence[Series], *, width: int = WIDTH) -> LineChart:
         return f"M{x(start)} {y(value)}{''.join(steps)}H{width - RIGHT}"
 
     lines = tuple(ChartLine(each.label, each.tone, path(each.points)) for each in series if each.points)
-    # Dates alone where there are as many of them as labels.
-    shown_as, room = ("day", DATE_WIDTH) if last - first >= timedelta(days=LABELS) else ("minute", TIME_WIDTH)
-    labels = min(LABELS, (width - LEFT - RIGHT) // room) if last > first else 1
-    moments = [first + (last - first) * i / labels for i in range(labels)]
-    ticks = tuple((at, x(at)) for at in moments)
-    return LineChart(levels=levels, lines=lines, ticks=ticks, ticks_as=shown_as, width=width, right=width - RIGHT)
+    shown_as = "day" if last - first >= timedelta(days=LABELS) else "hour" if LABELS * HOUR < last - first <= DAY else "minute"
+    labels = min(LABELS, (width - LEFT - RIGHT) // ROOMS[shown_as]) if last > first else 1
+    begin, step = first, (last - first) / labels
+    if shown_as == "hour":
+        # Full hours; the first label has room beside those of the axis.
+        begin = (first + HOUR * 0.75).replace(minute=0, second=0, microsecond=0) + HOUR
+        step = ceil(step / HOUR) * HOUR
+    ticks = tuple((at, x(at)) for at in (begin + step * i for i in range(labels)) if at < last or at == first)
+    return LineChart(
+        levels=levels,
+        lines=lines,
+        ticks=ticks,
+        ticks_as=shown_as,
+        tips=_tips(series, [(at, x(at)) for at in moments], width - RIGHT) if tips else (),
+        width=width,
+        right=width - RIGHT,
+    )
 
 
-def _axis(most: float, below: int) -> tuple[Callable[[float], float], Marks]:
-    """Return the height of a value and the horizontal lines, with this room below the base."""
+def _tips(
+    series: Sequence[Series], places: Sequence[tuple[datetime, float]], right: int
+) -> tuple[tuple[datetime, str, float, float], ...]:
+    """Return the values of all series at each moment, for pointing at them."""
+    values = [(each.label, dict(each.points)) for each in series]
+    ends = [*(x for _, x in places[1:]), right]
+    return tuple(
+        (at, "; ".join(f"{label}: {number(of[at])}" for label, of in values if at in of), x, round(end - x, 1))
+        for (at, x), end in zip(places, ends, strict=True)
+    )
+
+
+def queue_chart(samples: Sequence[QueueSample]) -> LineChart:
+    """Draw how many jobs waited and ran."""
+    counts = {name: [(each.at, getattr(each, name)) for each in samples] for name in ("running", "waiting")}
+    until = samples[-1].at + (samples[-1].at - samples[0].at) / len(samples)
+    return line_chart([Series(name, name, points) for name, points in counts.items()], until=until, tips=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SkewChart:
+    """The rows of a build's shards: a column for each shard, or for each group of neighbours when there are many."""
+
+    skew: Skew
+    group: int
+    chart: ColumnChart
+
+
+def skew_chart(shards: Sequence[ShardAttemptResult]) -> SkewChart:
+    """Draw the shards of a manifest, in the order of their ids.
+
+    A group's column is as high as its largest shard, so that one hot shard among ten thousand is seen; its part is the average.
+    """
+    from airflow_snowpack.builds.manager import skew  # with SQLAlchemy, which the reports of an assessment do without
+
+    found, group = skew(shards), -(-len(shards) // MOST_BARS)
+    groups = [shards[begin : begin + group] for begin in range(0, len(shards), group)]
+    chart = column_chart(
+        [(str(each[0].shard_id), max(shard.rows for shard in each), _shards_title(each)) for each in groups],
+        parts=[sum(shard.rows for shard in each) / len(each) for each in groups] if group > 1 else (),
+        hot=next((i for i, each in enumerate(groups) if any(shard.shard_id == found.largest for shard in each)), None),
+        mark=found.average,
+    )
+    return SkewChart(found, group, chart)
+
+
+def _shards_title(shards: Sequence[ShardAttemptResult]) -> str:
+    largest = max(shards, key=lambda shard: shard.rows)
+    if len(shards) == 1:
+        return f"Shard {largest.shard_id}: {plural(largest.rows, 'row')}"
+    mean = number(round(sum(shard.rows for shard in shards) / len(shards)))
+    most = f"at most {number(largest.rows)} in shard {largest.shard_id}"
+    return f"Shards {shards[0].shard_id} to {shards[-1].shard_id}: {mean} rows on average, {most}"
+
+
+def _axis(most: float) -> tuple[Callable[[float], float], tuple[tuple[int, float], ...]]:
+    """Return the height of a value, and the horizontal lines."""
     top = rounded_up(max(1, round(most)))
 
     def height(value: float) -> float:
-        full = (HEIGHT - TOP - below) * value / top
+        full = (HEIGHT - TOP - BELOW) * value / top
         return round(max(full, LEAST) if value else 0.0, 1)
 
-    return height, tuple((level, round(HEIGHT - below - height(level), 1)) for level in sorted({0, top // 2, top}))
+    return height, tuple((level, round(HEIGHT - BELOW - height(level), 1)) for level in sorted({0, top // 2, top}))
 
 
 def throughput_chart(hours: Sequence[QueueSample], *, width: int = WIDTH) -> ColumnChart:
     """Draw how many jobs ended up to each of these moments, and how many of them failed."""
-    values = [
-        (each.at, each.completed + each.failed, f"{number(each.completed)} completed, {number(each.failed)} failed")
-        for each in hours
-    ]
+    texts = [f"{number(each.completed)} completed, {number(each.failed)} failed" for each in hours]
+    values = [(each.at, each.completed + each.failed, text) for each, text in zip(hours, texts, strict=True)]
     return column_chart(values, parts=[each.failed for each in hours], width=width)
 
 

@@ -4,7 +4,7 @@ These are made from stored rows, by a bounded number of statements: a catalog th
 of a table's snapshots and schema loads the table once, and shows its stored health if that takes too long.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from fastapi import APIRouter
@@ -39,6 +39,7 @@ TREND_DAYS = 30
 PARTITIONS = 10
 JOBS = 8
 SNAPSHOTS = 50
+FILES = {"data files": "running", "small files": "waiting", "delete files": "deletes"}
 CHART_WIDTH = 600
 """Of a chart that has one column of the page."""
 
@@ -127,8 +128,8 @@ def table(page: Here, name: NamedTable) -> HTMLResponse:
         score=record.score if record else None,
         condition=condition,
         sizes=size_chart(health.file_sizes, width=CHART_WIDTH) if health and health.data_files else None,
-        score_trend=line_chart([_series("score", "running", history)], width=CHART_WIDTH) if history else None,
-        files_trend=_files_trend(history) if history else None,
+        score_trend=_trend(history, page.now, {"score": "running"}) if history else None,
+        files_trend=_trend(history, page.now, FILES) if history else None,
         points=list(reversed(history)),
         partitions=partitions[:PARTITIONS],
         heat=heat_map(partitions) if len(partitions) > 1 else None,
@@ -192,14 +193,12 @@ def _waits(page: HtmlPage, name: TableName) -> PassEntry | None:
     return entry if entry is not None and entry.state is EntryState.WAITING else None
 
 
-def _series(label: str, tone: str, history: Sequence[HealthPoint]) -> Series:
-    name = label.replace(" ", "_")
-    return Series(label, tone, [(point.read_at, getattr(point, name)) for point in history])
-
-
-def _files_trend(history: Sequence[HealthPoint]) -> LineChart:
-    tones = {"data files": "running", "small files": "waiting", "delete files": "deletes"}
-    return line_chart([_series(label, tone, history) for label, tone in tones.items()], width=CHART_WIDTH)
+def _trend(history: Sequence[HealthPoint], now: datetime, tones: Mapping[str, str]) -> LineChart:
+    series = [
+        Series(label, tone, [(point.read_at, getattr(point, label.replace(" ", "_"))) for point in history])
+        for label, tone in tones.items()
+    ]
+    return line_chart(series, width=CHART_WIDTH, until=now, tips=True)
 
 
 def _neighbours(graph: LineageGraph, depth: int) -> list[str]:

@@ -60,6 +60,9 @@ def app(only_app: FastAPI, world: World, auth: SomebodyIs) -> Iterator[FastAPI]:
     from airflow_snowpack.api.services import LazyServices
 
     only_app.state.services, only_app.state.auth = LazyServices(lambda: world.services), auth
+    for kept in ("queue_samples", "digest"):
+        if hasattr(only_app.state, kept):
+            delattr(only_app.state, kept)
     yield only_app
     only_app.state.services.close()  # and with them the thread that refreshes the list of tables
     only_app.state.services, only_app.state.auth = LazyServices(_no_services), None  # type: ignore[arg-type]

@@ -132,12 +132,12 @@ def test_each_shard_has_a_bar_until_there_are_too_many(made: Built) -> None:
     record = f"data/{FIRST}/shard=00000/attempt=00-0/{layout.RECORD}"
     like = read_attempt(made.storage.read(record), record)
     few, many = skew_chart(_many(like, MOST_BARS)), skew_chart(_many(like, 7432))
-    assert (few.group, len(few.bars), few.bars[0].average) == (1, MOST_BARS, None)
-    assert (many.group, len(many.bars) <= MOST_BARS) == (47, True)
-    (hot,) = [bar for bar in many.bars if bar.hot]
-    assert hot.most == max(bar.most for bar in many.bars)
+    assert (few.group, len(few.chart.columns), few.chart.columns[0].part) == (1, MOST_BARS, 0)
+    assert (many.group, len(many.chart.columns) <= MOST_BARS) == (47, True)
+    (hot,) = [bar for bar in many.chart.columns if bar.hot]
+    assert hot.height == max(bar.height for bar in many.chart.columns) > hot.part > 0
     assert "at most 90,000 in shard 7431" in hot.title
-    assert all(bar.x + bar.width <= many.right + 0.1 for bar in many.bars)
+    assert all(bar.x + bar.width <= many.chart.right + 0.1 for bar in many.chart.columns)
     told = skew(_many(like, 10_000))
     assert (told.largest, told.rows, told.empty) == (7431, 90_000, 0)
     assert skew([]).times == 1.0

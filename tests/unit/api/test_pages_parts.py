@@ -133,8 +133,8 @@ def test_the_drawing_of_the_queue_holds_its_highest_value(highest: int) -> None:
     drawn = queue_chart(samples)
     assert drawn.levels[-1][0] >= highest
     assert drawn.levels[-1][1] == drawn.top
-    assert len(drawn.columns) == 96
-    assert [hour.hour % 4 for hour, _ in drawn.hours] == [0] * 5
+    assert (len(drawn.tips), drawn.tips[50][1]) == (96, f"running: 0; waiting: {highest}")
+    assert (drawn.ticks_as, len(drawn.ticks)) == ("hour", 8)
 
 
 @pytest.mark.parametrize("owner", [None, "", "somebody", "a/b", "//", "dag/run/", "/run/task"])
