@@ -11,16 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.iceberg.health.model import Ref, SpecField, moment
+from airflow_snowpack.iceberg.health.model import Ref, SnapshotHealth, SpecField, moment
 from airflow_snowpack.iceberg.health.reading import refs_of, spec_fields
-from airflow_snowpack.iceberg.health.snapshots import summary_number
+from airflow_snowpack.iceberg.health.snapshots import ADDED, DROPPED, summary_files, summary_number
 from airflow_snowpack.iceberg.table_properties import SORT_ORDER, owner_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
     from airflow_snowpack.iceberg.health.model import TableHealth
 
@@ -33,37 +31,6 @@ class TableColumn:
     type: str
     required: bool
     doc: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSnapshot:
-    """A snapshot that the table still has.
-
-    :param operation: ``append``, ``overwrite``, ``delete``, ``replace`` or ``unknown``.
-    :param rows_added, rows_removed: rows of the data files that it added and removed; a rewrite has both. These and the
-        files come from the summary of the commit, and are ``None`` if the source has no summary.
-    """
-
-    snapshot_id: int
-    parent_id: int | None
-    committed_at: datetime
-    operation: str
-    rows_added: int | None = None
-    rows_removed: int | None = None
-    data_files_added: int | None = None
-    data_files_removed: int | None = None
-    delete_files_added: int | None = None
-    delete_files_removed: int | None = None
-
-    @property
-    def files_added(self) -> int | None:
-        """Data and delete files together."""
-        return None if self.data_files_added is None else self.data_files_added + (self.delete_files_added or 0)
-
-    @property
-    def files_removed(self) -> int | None:
-        """Data and delete files together."""
-        return None if self.data_files_removed is None else self.data_files_removed + (self.delete_files_removed or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +50,7 @@ class TableDescription:
     spec: tuple[SpecField, ...]
     sort_order: str | None
     refs: tuple[Ref, ...]
-    snapshots: tuple[TableSnapshot, ...]
+    snapshots: tuple[SnapshotHealth, ...]
 
 
 def describe_table(table: Table) -> TableDescription:
@@ -96,41 +63,22 @@ def describe_table(table: Table) -> TableDescription:
         spec_fields(table, table.spec().spec_id),
         owner_properties(table).get(SORT_ORDER),
         refs_of(table),
-        tuple(
-            TableSnapshot(
-                snapshot_id=each.snapshot_id,
-                parent_id=each.parent_snapshot_id,
-                committed_at=moment(each.timestamp_ms),
-                operation=each.summary.operation.value if each.summary else "unknown",
-                **(_changes(each.summary.additional_properties) if each.summary else {}),
-            )
-            for each in newest_first
-        ),
+        tuple(_snapshot(each) for each in newest_first),
     )
 
 
 def describe_health(health: TableHealth) -> TableDescription:
     """Return what the health of a table has of its metadata: neither columns nor what each snapshot changed."""
-    log = reversed(health.snapshots)
-    snapshots = (
-        TableSnapshot(
-            snapshot_id=each.snapshot_id, parent_id=each.parent_id, committed_at=each.committed_at, operation=each.operation
-        )
-        for each in log
-    )
     spec, order = health.specs.get(health.spec_id, ()), health.properties.get(SORT_ORDER)
-    return TableDescription(health.metadata_location, health.format_version, None, spec, order, health.refs, tuple(snapshots))
+    snapshots = tuple(reversed(health.snapshots))
+    return TableDescription(health.metadata_location, health.format_version, None, spec, order, health.refs, snapshots)
 
 
-def _changes(summary: Mapping[str, str]) -> dict[str, int]:
-    """Return what a commit changed; engines leave out what is zero."""
-    keys = {
-        "rows": ("added-records", "deleted-records"),
-        "data_files": ("added-data-files", "deleted-data-files"),
-        "delete_files": ("added-delete-files", "removed-delete-files"),
-    }
-    return {
-        f"{what}_{change}": summary_number(summary, key) or 0
-        for what, both in keys.items()
-        for change, key in zip(("added", "removed"), both, strict=True)
-    }
+def _snapshot(snapshot: Snapshot) -> SnapshotHealth:
+    named = snapshot.snapshot_id, snapshot.parent_snapshot_id, moment(snapshot.timestamp_ms)
+    if snapshot.summary is None:
+        return SnapshotHealth(*named, "unknown")
+    summary = snapshot.summary.additional_properties
+    rows = (summary_number(summary, key) or 0 for key in ("added-records", "deleted-records"))  # zero is left out
+    files = (summary_files(summary, *keys) for keys in (ADDED, DROPPED))
+    return SnapshotHealth(*named, snapshot.summary.operation.value, *rows, *files)

@@ -289,7 +289,7 @@ class QueueSample:
     """The queue at one moment, and what happened since the sample before it.
 
     :param completed, failed: jobs that ended.
-    :param waits: in seconds, ascending: how long the jobs waited that a worker claimed for the first time.
+    :param waits: ascending: how long the jobs waited that a worker claimed for the first time.
     """
 
     at: datetime
@@ -297,16 +297,16 @@ class QueueSample:
     running: int
     completed: int = 0
     failed: int = 0
-    waits: tuple[float, ...] = ()
+    waits: tuple[timedelta, ...] = ()
 
     @property
-    def median_wait(self) -> float | None:
-        """In seconds; ``None`` if no wait ended."""
+    def median_wait(self) -> timedelta | None:
+        """``None`` if no wait ended."""
         return self.waits[len(self.waits) // 2] if self.waits else None
 
     @property
-    def longest_wait(self) -> float | None:
-        """In seconds; ``None`` if no wait ended."""
+    def longest_wait(self) -> timedelta | None:
+        """``None`` if no wait ended."""
         return self.waits[-1] if self.waits else None
 
 

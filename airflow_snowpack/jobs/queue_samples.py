@@ -34,14 +34,14 @@ def read_samples(store: Store, period: timedelta, steps: int) -> list[QueueSampl
         moments = [each for each in moments if each - period / steps >= oldest] or moments[-1:]
     since = moments[0] - period / steps
     counts: dict[str, list[int]] = {name: [0] * len(moments) for name in ("waiting", "running", *ENDS.values())}
-    waits: list[list[float]] = [[] for _ in moments]
+    waits: list[list[timedelta]] = [[] for _ in moments]
     for row in rows:
         end = row.completed_at or now + timedelta(microseconds=1)
         start = min(row.started_at or end, end)
         _add(counts["waiting"], moments, row.submitted_at, start)
         _add(counts["running"], moments, start, end)
         if row.started_at is not None and row.attempt == 1 and since < start <= now:
-            insort(waits[bisect_left(moments, start)], (start - row.submitted_at).total_seconds())
+            insort(waits[bisect_left(moments, start)], start - row.submitted_at)
         if row.status in ENDS and since < end <= now:
             counts[ENDS[row.status]][bisect_left(moments, end)] += 1
     columns = zip(moments, *counts.values(), map(tuple, waits), strict=True)

@@ -99,6 +99,5 @@ def _report(name: str, sign: Sign | None, claims: list[WorkerClaim], now: dateti
         state = WorkerState.IDLE if is_alive else WorkerState.GONE
     if sign is None:
         return WorkerReport(name, state, None, None, None, None, tuple(claims))
-    ended = sign.detail.get(JOBS_ENDED)
-    jobs_ended = None if ended is None else int(ended)
-    return WorkerReport(name, state, sign.detail.get("host"), sign.started_at, sign.seen_at, jobs_ended, tuple(claims))
+    ended, host = sign.detail.get(JOBS_ENDED), sign.detail.get("host")
+    return WorkerReport(name, state, host, sign.started_at, sign.seen_at, None if ended is None else int(ended), tuple(claims))

@@ -1,6 +1,6 @@
 """Operations: the queue, locks, drain mode, the sweep, the audit trail, probes and problems."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -180,8 +180,8 @@ SAMPLES: Listing[QueueSample] = Listing(
         Column("running", "running"),
         Column("completed", "completed"),
         Column("failed", "failed"),
-        Column("median wait", "median_wait", lambda sample: _span(sample.median_wait)),
-        Column("longest wait", "longest_wait", lambda sample: _span(sample.longest_wait)),
+        Column("median wait", "median_wait"),
+        Column("longest wait", "longest_wait"),
     ),
 )
 
@@ -203,10 +203,6 @@ WORKERS: Listing[WorkerReport] = Listing(
         ),
     ),
 )
-
-
-def _span(seconds: float | None) -> timedelta | None:
-    return None if seconds is None else timedelta(seconds=seconds)
 
 
 def _detail(entry: AuditEntry) -> str:

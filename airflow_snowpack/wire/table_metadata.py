@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from airflow_snowpack.iceberg.description import TableColumn, TableDescription, TableSnapshot
-from airflow_snowpack.iceberg.health import Ref, SpecField
+from airflow_snowpack.iceberg.description import TableDescription
+from airflow_snowpack.iceberg.health import SnapshotHealth, SpecField
 from airflow_snowpack.store import InvalidCursor
 from airflow_snowpack.wire.listing import Column, Listing
 from airflow_snowpack.wire.shape import From, Shape
@@ -50,10 +50,8 @@ class TableSnapshotShape(Shape):
     operation: str = Field(examples=["append"])
     rows_added: int | None
     rows_removed: int | None
-    data_files_added: int | None
-    data_files_removed: int | None
-    delete_files_added: int | None
-    delete_files_removed: int | None
+    files_added: int | None = Field(description="Data and delete files.")
+    files_removed: int | None
 
 
 class TableMetadataShape(Shape):
@@ -72,7 +70,7 @@ class TableMetadataShape(Shape):
     )
 
 
-def snapshots_after(found: TableDescription, cursor: int | None, limit: int) -> tuple[Sequence[TableSnapshot], int | None]:
+def snapshots_after(found: TableDescription, cursor: int | None, limit: int) -> tuple[Sequence[SnapshotHealth], int | None]:
     """Return a page of the snapshots, newest first, and the cursor of the next one.
 
     :param cursor: the id of the last snapshot of the page before; ``None`` for the first page.
@@ -86,7 +84,7 @@ def snapshots_after(found: TableDescription, cursor: int | None, limit: int) -> 
     return shown, shown[-1].snapshot_id if begin + limit < len(ids) else None
 
 
-SNAPSHOTS: Listing[TableSnapshot] = Listing(
+SNAPSHOTS: Listing[SnapshotHealth] = Listing(
     "snapshots",
     TableSnapshotShape.encode,
     (
@@ -99,22 +97,21 @@ SNAPSHOTS: Listing[TableSnapshot] = Listing(
         Column("files removed", "files_removed"),
     ),
 )
-COLUMNS: Listing[TableColumn] = Listing(
-    "columns",
-    TableColumnShape.encode,
-    (Column("column", "name"), Column("type", "type"), Column("required", "required"), Column("comment", "doc")),
-)
-SPEC: Listing[SpecField] = Listing(
-    "partition_spec",
-    SpecFieldShape.encode,
-    (Column("partition field", "name"), Column("transform", "transform"), Column("of column", "source")),
-)
-REFS: Listing[Ref] = Listing(
-    "refs",
-    RefShape.encode,
-    (
-        Column("branch or tag", "name"),
-        Column("kind", "kind"),
-        Column("snapshot", "snapshot_id", lambda ref: str(ref.snapshot_id)),
-    ),
-)
+
+
+def fields_of(found: TableDescription) -> dict[str, object]:
+    """Return what the metadata has beside snapshots, for people."""
+    refs = (f"{ref.name} ({ref.kind} at {ref.snapshot_id})" for ref in found.refs)
+    return {
+        "columns": ", ".join(f"{each.name} {each.type}" for each in found.columns or ()),
+        "partitioned by": ", ".join(partition_text(field) for field in found.spec),
+        "sort order": found.sort_order,
+        "branches and tags": ", ".join(refs),
+        "metadata file": found.metadata_location,
+    }
+
+
+def partition_text(field: SpecField) -> str:
+    """Return a field of a partition spec as in SQL: ``day(at)``."""
+    source = field.source or field.name
+    return source if field.transform == "identity" else f"{field.transform}({source})"

@@ -31,7 +31,7 @@ CHARACTER, TIME_OF_DAY = 7, 7
 """The room of a character, and the characters in the room of a time of day."""
 ROOMS = {"day": 66, "hour": 66, "minute": 130}
 """The room of a time below the axis."""
-DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+DAY, HOUR, MINUTE = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
 GAP, WIDEST = 4, 160.0
 MIB = 1024**2
 LEAST = 1.0
@@ -73,7 +73,7 @@ class BarColumn:
     :param at: the time of what it shows; the reader's script puts it into the label and the tooltip.
     :param title: the tooltip.
     :param part: the height of the part of it that has another colour.
-    :param hot: it stands out.
+    :param hot: its colour differs.
     """
 
     label: str | datetime
@@ -148,7 +148,7 @@ def column_chart(
     """Draw labels, values and tooltips as columns. In a narrow place, a narrow drawing keeps its labels readable.
 
     :param parts: for each value, the part of it that has another colour.
-    :param hot: the place of a value that stands out.
+    :param hot: the place of a value whose column has another colour.
     :param mark: a value for a line across all columns.
     """
     y, levels = _axis(max((value for _, value, _ in values), default=0))
@@ -290,13 +290,13 @@ def throughput_chart(hours: Sequence[QueueSample], *, width: int = WIDTH) -> Col
 
 def wait_chart(hours: Sequence[QueueSample], *, width: int = WIDTH) -> ColumnChart:
     """Draw the longest wait up to each of these moments, in minutes, and the median as a part of it."""
-    values, medians = [], []
-    for each in hours:
-        longest, median = each.longest_wait or 0.0, each.median_wait or 0.0
-        text = f"median wait {duration(median)}, longest {duration(longest)}" if each.waits else "no job was claimed"
-        values.append((each.at, longest / 60, text))
-        medians.append(median / 60)
-    return column_chart(values, parts=medians, width=width)
+    waits = [(each.longest_wait or timedelta(), each.median_wait or timedelta()) for each in hours]
+    texts = [
+        f"median wait {duration(median)}, longest {duration(longest)}" if each.waits else "no job was claimed"
+        for each, (longest, median) in zip(hours, waits, strict=True)
+    ]
+    values = [(each.at, longest / MINUTE, text) for each, (longest, _), text in zip(hours, waits, texts, strict=True)]
+    return column_chart(values, parts=[median / MINUTE for _, median in waits], width=width)
 
 
 def counted(label: str, count: int, noun: str) -> tuple[str, float, str]:

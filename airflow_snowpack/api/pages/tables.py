@@ -27,7 +27,7 @@ from airflow_snowpack.maintenance.planning.table_plan import plan_table
 from airflow_snowpack.maintenance.policies import InvalidPolicies, PoliciesNotFound
 from airflow_snowpack.maintenance.table_list import Order, Show, list_tables
 from airflow_snowpack.wire.plan import work
-from airflow_snowpack.wire.table_metadata import snapshots_after
+from airflow_snowpack.wire.table_metadata import partition_text, snapshots_after
 
 PAGE = 50
 STALE_AFTER_S = 600
@@ -172,6 +172,7 @@ def table_metadata(page: Here, name: NamedTable) -> HTMLResponse:
         next=following,
         refs=[(ref, committed.get(ref.snapshot_id)) for ref in found.refs],
         names={each.snapshot_id: [ref.name for ref in found.refs if ref.snapshot_id == each.snapshot_id] for each in snapshots},
+        partitioned_by=", ".join(partition_text(field) for field in found.spec),
         partitioned={field.source for field in found.spec},
     )
 

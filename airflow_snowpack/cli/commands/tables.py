@@ -1,13 +1,21 @@
 """``airflow snowpack tables``: the tables of the catalog, their health, and their next steps."""
 
 from argparse import Namespace
-from collections.abc import Sequence
 from datetime import datetime
-from typing import TypeVar
 
 from airflow_snowpack.cli.changes import confirm, each
 from airflow_snowpack.cli.context import CommandContext, command
-from airflow_snowpack.cli.output import DATA, filled, note, print_data, print_one, print_page, print_result, print_rows
+from airflow_snowpack.cli.output import (
+    DATA,
+    filled,
+    is_for_people,
+    note,
+    print_data,
+    print_one,
+    print_page,
+    print_result,
+    print_rows,
+)
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import ago, duration, number, percent, plural, size
 from airflow_snowpack.iceberg import CatalogUnreachable, TableHealth, TableName, TableUnreadable, load_table
@@ -17,7 +25,6 @@ from airflow_snowpack.inventory import Condition, InventoryState, forget_catalog
 from airflow_snowpack.jobs import Job, JobFilter, TableExplanation, explain_tables
 from airflow_snowpack.maintenance import table_list
 from airflow_snowpack.wire.job import JOBS
-from airflow_snowpack.wire.listing import Listing
 from airflow_snowpack.wire.plan import DECISIONS, PLANS
 from airflow_snowpack.wire.shape import seconds_since
 from airflow_snowpack.wire.table import (
@@ -29,9 +36,7 @@ from airflow_snowpack.wire.table import (
     InventoryShape,
     TableHealthShape,
 )
-from airflow_snowpack.wire.table_metadata import COLUMNS, REFS, SNAPSHOTS, SPEC, TableMetadataShape, snapshots_after
-
-T = TypeVar("T")
+from airflow_snowpack.wire.table_metadata import SNAPSHOTS, TableMetadataShape, fields_of, snapshots_after
 
 LAST_JOBS = 5
 LEFT_OUT_SHOWN = 5
@@ -119,22 +124,14 @@ def metadata(args: Namespace, here: CommandContext) -> ExitCode | None:
     if args.output in DATA:
         print_data(args.output, TableMetadataShape.encode(found, snapshots=shown, next=following, problem=problem))
     else:
-        if args.output == "table":
-            _print_above(COLUMNS, found.columns or (), here.now)
-            _print_above(SPEC, found.spec, here.now)
-            _print_above(REFS, found.refs, here.now)
+        if is_for_people(args.output):
+            print_one(args.output, {}, filled(fields_of(found)))
+            print()
         print_page(args, SNAPSHOTS, shown, following, here.now, empty="The table was never written: it has no snapshot.")
     if problem is None:
         return None
     note(f"{problem} The output is from the stored health.")
     return ExitCode.UNREACHABLE
-
-
-def _print_above(listing: Listing[T], rows: Sequence[T], now: datetime) -> None:
-    """Print a table and an empty line, if it has rows."""
-    if rows:
-        print_rows("table", listing.columns, rows, now)
-        print()
 
 
 def _health(here: CommandContext, table: TableName) -> tuple[TableHealth | None, str | None]:

@@ -59,12 +59,21 @@ class SpecField:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHealth:
-    """A snapshot that the table still has; its operation is ``append``, ``overwrite``, ``delete``, ``replace`` or ``unknown``."""
+    """A snapshot that the table still has.
+
+    :param operation: ``append``, ``overwrite``, ``delete``, ``replace`` or ``unknown``.
+    :param rows_added, rows_removed: in data files, by the summary of the commit; a rewrite has both.
+    :param files_added, files_removed: data and delete files. All four are ``None`` if the summary was not read.
+    """
 
     snapshot_id: int
     parent_id: int | None
     committed_at: datetime
     operation: str
+    rows_added: int | None = None
+    rows_removed: int | None = None
+    files_added: int | None = None
+    files_removed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

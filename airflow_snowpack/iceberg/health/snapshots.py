@@ -25,7 +25,7 @@ def read_snapshots(metadata: TableMetadata) -> SnapshotLog:
     for each in snapshots:
         summary = each.summary.additional_properties if each.summary else {}
         before = 0 if each.parent_snapshot_id is None else manifests.get(each.parent_snapshot_id)
-        files_added, files_dropped = _files(summary, *ADDED), _files(summary, *DROPPED)
+        files_added, files_dropped = summary_files(summary, *ADDED), summary_files(summary, *DROPPED)
         created, kept = summary_number(summary, CREATED_MANIFESTS), summary_number(summary, KEPT_MANIFESTS)
         if created is None or kept is None:
             # A commit writes one manifest for what it adds and one for what it drops.
@@ -48,7 +48,7 @@ def read_snapshots(metadata: TableMetadata) -> SnapshotLog:
     )
 
 
-def _files(summary: Mapping[str, str], data_files: str, delete_files: str, vectors: str) -> int:
+def summary_files(summary: Mapping[str, str], data_files: str, delete_files: str, vectors: str) -> int:
     """Return how many files a commit added or dropped; its deletion vectors share one file."""
     data, deletes, shared = (summary_number(summary, key) or 0 for key in (data_files, delete_files, vectors))
     return data + deletes - max(shared - 1, 0)

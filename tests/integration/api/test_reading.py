@@ -321,7 +321,7 @@ def test_a_table_is_told_with_its_columns_and_its_snapshots_page_by_page(api: ht
     snapshots = first["snapshots"] + second["snapshots"]
     assert (len(snapshots), second["next"]) == (3, None)
     assert [each["parent_id"] for each in snapshots] == [*(each["snapshot_id"] for each in snapshots[1:]), None]
-    assert {(each["operation"], each["data_files_added"], each["rows_removed"]) for each in snapshots} == {("append", 1, 0)}
+    assert {(each["operation"], each["files_added"], each["rows_removed"]) for each in snapshots} == {("append", 1, 0)}
     assert api.get(path, params={"cursor": 7}).status_code == 422
     assert api.get("/tables/analytics/nothing/metadata").status_code == 404
 

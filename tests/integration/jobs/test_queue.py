@@ -46,7 +46,7 @@ def test_samples_are_what_counting_each_moment_gives(
         waiting = sum(begin <= moment < start for begin, start, *_ in spans)
         running = sum(start <= moment < end for _, start, end, _ in spans)
         before = moment - period / steps
-        waits = sorted((start - begin).total_seconds() for begin, start, _, ran in spans if ran and before < start <= moment)
+        waits = sorted(start - begin for begin, start, _, ran in spans if ran and before < start <= moment)
         return QueueSample(
             moment, waiting, running, sum(ran and before < end <= moment for *_, end, ran in spans), 0, tuple(waits)
         )
@@ -84,9 +84,10 @@ def test_the_samples_are_one_statement_and_begin_where_the_newest_jobs_begin(
         live(jobs, clock, clock.now + timedelta(minutes=9), 9, 1, 2)
     clock.now = begin + timedelta(hours=10)
     read = partial(jobs.queue_over_time, timedelta(hours=10), 10)
+    jobs.flush()
     assert len(sent_by(jobs.store, read)) == 1
     assert [sample.completed for sample in read()] == [1] * 10
-    assert {(sample.median_wait, sample.longest_wait) for sample in read()} == {(60.0, 60.0)}
+    assert {(sample.median_wait, sample.longest_wait) for sample in read()} == {(timedelta(minutes=1),) * 2}
     monkeypatch.setattr("airflow_snowpack.jobs.queue_samples.MOST_JOBS", 3)
     assert [sample.completed for sample in read()] == [1] * 3
 

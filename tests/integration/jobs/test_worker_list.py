@@ -64,5 +64,6 @@ def test_the_list_of_workers_takes_two_statements(jobs: Jobs) -> None:
         SignOfLife(jobs.store, Role.WORKER, f"pod-{number}").beat()
         jobs.submit(table(number), ACTIONS)
         jobs.claim(f"pod-{number}")
+    jobs.flush()
     assert len(sent_by(jobs.store, lambda: list_workers(jobs.store))) == 2
     assert len(list_workers(jobs.store)) == 5
