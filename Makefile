@@ -72,8 +72,8 @@ format: $(READY) ## put the code into its format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-images: $(READY) ## take the pictures of the pages for the documentation again; needs Chromium
-	$(BIN)/python tests/support/pages_screenshots.py docs/images $$(sed -n 's/.*images\/\(.*\)-light\.png.*/\1/p' docs/*.md | sort -u)
+images: $(READY) ## take the pictures of the changed pages for the documentation again; needs Chromium
+	$(BIN)/python tests/support/pages_screenshots.py docs/images
 
 docs: $(READY) ## serve the documentation on 127.0.0.1:8000
 	$(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000

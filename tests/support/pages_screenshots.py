@@ -1,5 +1,6 @@
 """Takes the pictures of the pages for the documentation: ``make images``.
-Names choose some of them, and ``--width=500`` before them shows the pages on a small screen.
+Names choose some of them; without any, those are taken whose page has changed. ``python tests/support/pages_screenshots.py FOLDER
+--width=500`` shows all pages on a small screen, in another folder than that of the documentation.
 
 It builds an installation with a day of history in a temporary folder, serves it, and opens it in Chromium.
 """
@@ -15,9 +16,12 @@ from datetime import timedelta
 from pathlib import Path
 
 from pages_world import World
+from picture_sources import IMAGES, ROOT, outdated, record
 
 ARGUMENTS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
 WIDTH, HEIGHT = 1280, 800
+TALL = {"table": 1500, "queue": 1060}
+"""Pages whose picture shows more of them."""
 
 
 def addresses(world: World) -> dict[str, str]:
@@ -100,12 +104,12 @@ def take(folder: Path, names: list[str], width: int = WIDTH) -> None:
         base = serve(world)
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=ARGUMENTS.split())
         for scheme in ("light", "dark"):
-            size = {"width": width, "height": HEIGHT}
-            context = chromium.new_context(base_url=base, color_scheme=scheme, viewport=size, reduced_motion="reduce")
+            context = chromium.new_context(base_url=base, color_scheme=scheme, reduced_motion="reduce")
             page = context.new_page()
             for name, address in addresses(world).items():
                 if names and name not in names:
                     continue
+                page.set_viewport_size({"width": width, "height": TALL.get(name, HEIGHT)})
                 page.goto(address)
                 page.wait_for_timeout(300)
                 page.screenshot(path=folder / f"{name}-{scheme}.png")
@@ -113,5 +117,11 @@ def take(folder: Path, names: list[str], width: int = WIDTH) -> None:
 
 
 if __name__ == "__main__":
-    wide = int(sys.argv[2].removeprefix("--width=")) if sys.argv[2:3] and sys.argv[2].startswith("--width=") else WIDTH
-    take(Path(sys.argv[1]), [name for name in sys.argv[2:] if not name.startswith("--")], wide)
+    into, chosen = Path(sys.argv[1]), [name for name in sys.argv[2:] if not name.startswith("--")]
+    wide = next((int(option.removeprefix("--width=")) for option in sys.argv[2:] if option.startswith("--width=")), WIDTH)
+    documented = into.resolve() == (ROOT / IMAGES).resolve()
+    if documented and not (chosen := chosen or outdated()):
+        sys.exit("No page has changed.")
+    take(into, chosen, wide)
+    if documented:
+        record(chosen)
