@@ -39,6 +39,8 @@ TREND_DAYS = 30
 PARTITIONS = 10
 JOBS = 8
 SNAPSHOTS = 50
+MOST_NAMES = 300
+"""Of branches and tags, and of columns."""
 FILES = {"data files": "running", "small files": "waiting", "delete files": "deletes"}
 CHART_WIDTH = 600
 """Of a chart that has one column of the page."""
@@ -170,7 +172,8 @@ def table_metadata(page: Here, name: NamedTable) -> HTMLResponse:
         snapshots=snapshots,
         cursor=page.asked("cursor"),
         next=following,
-        refs=[(ref, committed.get(ref.snapshot_id)) for ref in found.refs],
+        refs=[(ref, committed.get(ref.snapshot_id)) for ref in found.refs[:MOST_NAMES]],
+        most=MOST_NAMES,
         names={each.snapshot_id: [ref.name for ref in found.refs if ref.snapshot_id == each.snapshot_id] for each in snapshots},
         partitioned_by=", ".join(partition_text(field) for field in found.spec),
         partitioned={field.source for field in found.spec},

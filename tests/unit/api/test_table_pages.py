@@ -206,6 +206,9 @@ def test_the_metadata_of_a_table_shows_what_each_snapshot_changed_and_which_of_t
     assert "chargeback_id long required currency string partition amount decimal(9, 2)" in said
     assert "audit branch 40 h ago" in said
     assert "october-close tag 2 d ago" in said
+    monkeypatch.setattr("airflow_snowpack.api.pages.tables.MOST_NAMES", 2)
+    short = words(browser.text(path))
+    assert ("october-close tag" in short, "and 1 more" in short, "and 3 more" in short) == (False, True, True)
     monkeypatch.setattr("airflow_snowpack.api.pages.tables.SNAPSHOTS", 5)
     seen, following = list[str](), [""]
     while following:
