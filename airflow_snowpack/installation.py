@@ -240,9 +240,20 @@ def retained_rows(store: Store) -> tuple[RetainedRows, ...]:
     from airflow_snowpack.lineage.operations import EDGES, OPERATIONS
     from airflow_snowpack.maintenance.fleet.rows import KINDS as OF_FLEETS
     from airflow_snowpack.maintenance.removals.records import KINDS as OF_REMOVALS
+    from airflow_snowpack.notifications.records import KINDS as OF_NOTIFICATIONS
     from airflow_snowpack.runners.images.records import KINDS as OF_IMAGES
     from airflow_snowpack.scheduling.retention import retained as of_schedules
     from airflow_snowpack.store.audit import AUDIT_TRAIL
 
     of_maintenance = (*OF_FLEETS, *OF_JOBS, *OF_REMOVALS)
-    return (OPERATIONS, EDGES, *of_maintenance, *OF_BUILDS, *OF_IMAGES, *OF_HEALTH, *of_schedules(store), AUDIT_TRAIL)
+    return (
+        OPERATIONS,
+        EDGES,
+        *of_maintenance,
+        *OF_BUILDS,
+        *OF_IMAGES,
+        *OF_HEALTH,
+        *OF_NOTIFICATIONS,
+        *of_schedules(store),
+        AUDIT_TRAIL,
+    )

@@ -35,6 +35,8 @@ MANIFEST_MERGE, MERGED_FROM = "commit.manifest-merge.enabled", "commit.manifest.
 DELETE_GRANULARITY, DISTRIBUTION_MODE = "write.delete.granularity", "write.distribution-mode"
 SORT_ORDER = "sort-order"
 """Spark's reserved name for the table's sort order, which is not a property in its metadata."""
+OWNER = "owner"
+"""Spark's name for the owner of a table."""
 INTERIM, STORE, TIME_ZONES = "snowpack.interim", "snowpack.store", "snowpack.time-zones"
 """The marks of an interim table: that it is one, the id of its store, and the time zones of its columns as JSON."""
 

@@ -26,6 +26,7 @@ from airflow_snowpack.iceberg.health import HealthBounds, Score, TableHealth, re
 from airflow_snowpack.iceberg.health.encoding import FORMAT, decode, encode
 from airflow_snowpack.iceberg.locations import is_written_once
 from airflow_snowpack.iceberg.names import TableName
+from airflow_snowpack.iceberg.table_properties import OWNER
 from airflow_snowpack.store import Store, row_mapper, storable, storable_error, upsert
 from airflow_snowpack.store.retention import RetainedRows
 from airflow_snowpack.store.tables.fleet import fleet_tables
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 THIN_AFTER = timedelta(days=30)
+OWNERS = (OWNER, f"snowpack.{OWNER}")
 PLANNED = sa.select(fleet_tables.c.table_key).where(fleet_tables.c.table_key == table_health.c.table_key).scalar_subquery()
 CURRENT = RetainedRows(
     table_health,
@@ -151,7 +153,8 @@ class HealthRecords:
         """Store the health of a table, in one transaction, unless newer health is already stored."""
         points = score(health).total
         record = {"score": points, "problem": None, "format": FORMAT, "document": storable(encode(health))}
-        self._write(table, health.metadata_location, health.read_at, record, history=_numbers(health, points))
+        owner = {name: storable(value) for name in OWNERS if (value := health.properties.get(name))} or None
+        self._write(table, health.metadata_location, health.read_at, record | {"owner": owner}, history=_numbers(health, points))
 
     def unreadable(self, table: TableName, metadata_location: str, reason: str) -> None:
         """Store why a table cannot be read; ``metadata_location`` is empty if the table could not be loaded."""

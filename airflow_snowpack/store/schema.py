@@ -10,7 +10,7 @@ from airflow_snowpack.store.dialect import UtcDateTime
 
 BASELINE = "0026_baseline"
 """The first migration; databases at an earlier revision come from a development version."""
-REVISION = "0027_counter_increments"
+REVISION = "0028_notifications"
 """The newest migration; a test compares it with Alembic's."""
 
 metadata = sa.MetaData(

@@ -50,6 +50,7 @@ class Role(StrEnum):
     SCHEDULER = "scheduler"
     POLLER = "poller"
     COLLECTOR = "collector"
+    NOTIFIER = "notifier"
     API = "api"
 
 

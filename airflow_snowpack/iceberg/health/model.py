@@ -154,7 +154,7 @@ class TableHealth(FileCounts):
     :param rest: the sum of the partitions that are not listed.
     :param outdated: the sum of all partitions of older partition specs; ``rewrite_data_files`` rewrites these together.
     :param properties: the table's properties that maintenance uses: ``snowpack.*``, ``write.*``, ``history.*``, ``commit.*``,
-        ``gc.enabled``, and its sort order as ``sort-order``.
+        ``gc.enabled``, ``owner``, and its sort order as ``sort-order``.
     :param specs: the fields of each partition spec, by its id.
     :param spec_id: the current partition spec.
     """

@@ -29,7 +29,7 @@ from airflow_snowpack.iceberg.health.model import (
 from airflow_snowpack.iceberg.health.numbers import TableNumbers, numbers_of_summary
 from airflow_snowpack.iceberg.health.snapshots import read_snapshots
 from airflow_snowpack.iceberg.metadata_reader import partition_label, read_manifest_list
-from airflow_snowpack.iceberg.table_properties import NESSIE, SORT_ORDER, owner_properties
+from airflow_snowpack.iceberg.table_properties import NESSIE, OWNER, SORT_ORDER, owner_properties
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -199,7 +199,7 @@ def as_json(value: Any) -> Any:
 
 
 def _is_kept(name: str) -> bool:
-    return name.startswith(PROPERTIES) and not name.startswith(NOT_PROPERTIES)
+    return name == OWNER or (name.startswith(PROPERTIES) and not name.startswith(NOT_PROPERTIES))
 
 
 def _size(file: InputFile) -> int | None:

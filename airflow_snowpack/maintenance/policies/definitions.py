@@ -127,6 +127,7 @@ TABLE_KEYS = {
     "frozen_until": Key(moment, "No maintenance starts before this moment.", nullable=True),
     "quiet": Key(windows, "Daily windows in which no maintenance starts; they may go past midnight."),
     "max_rewrite_bytes": Key(size, "One plan rewrites at most so many bytes of a table."),
+    "owner": Key(text, "Who receives the notifications about the tables."),
 }
 EACH_ACTION = {
     "cadence": Key(period, "The action runs at most this often.", nullable=True),

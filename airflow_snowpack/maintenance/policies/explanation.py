@@ -49,6 +49,7 @@ def _of_table(policy: TablePolicy) -> Iterator[tuple[str, Any]]:
     yield "frozen_until", policy.frozen_until
     yield "quiet", policy.quiet
     yield "max_rewrite_bytes", policy.max_rewrite_bytes
+    yield "owner", policy.owner
 
 
 def _of_action(table: TablePolicy, policy: ActionPolicy) -> Iterator[tuple[str, Any]]:

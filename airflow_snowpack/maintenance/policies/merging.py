@@ -68,7 +68,7 @@ class _Merge:
             table,
             actions,
             None if skip is None else skip.value,
-            **{path: values[path].value for path in ("frozen_until", "quiet", "max_rewrite_bytes") if path in values},
+            **{path: values[path].value for path in ("frozen_until", "quiet", "max_rewrite_bytes", "owner") if path in values},
             origins=origins,
             problems=(*self.defaults.problems, *self.own.problems, *self.conflicts),
             forbidden=self.forbidden,

@@ -103,6 +103,7 @@ class TablePolicy:
     :param frozen_until: no maintenance starts before this time.
     :param quiet: daily windows in which no maintenance starts.
     :param max_rewrite_bytes: the byte limit of one plan.
+    :param owner: who receives the notifications about the table, by a rule or ``snowpack.owner``.
     :param actions: by name, each action of the installation, in the default order.
     :param origins: by dotted path, such as ``expire_snapshots.options.max_age``; missing paths have defaults.
     :param problems: table properties that cannot be used.
@@ -117,6 +118,7 @@ class TablePolicy:
     frozen_until: datetime | None = None
     quiet: tuple[DailyWindow, ...] = ()
     max_rewrite_bytes: int = MAX_REWRITE_BYTES
+    owner: str | None = None
     origins: Mapping[str, ValueOrigin] = field(default_factory=dict)
     problems: tuple[TableProblem, ...] = ()
     forbidden: Mapping[str, str] = field(default_factory=dict)

@@ -38,6 +38,7 @@ class RuleValues(TypedDict, total=False):
     frozen_until: datetime | str | None
     quiet: Sequence[DailyWindow | str] | DailyWindow | str
     max_rewrite_bytes: int | str
+    owner: str
     cadence: timedelta | str | None
     deadline: timedelta | str | None
     actions: Mapping[str, Mapping[str, Any]]
@@ -60,6 +61,7 @@ class Rule:
     :param frozen_until: no maintenance starts before this time (aware, or ISO 8601 with an offset).
     :param quiet: windows, or texts such as ``"08:00-20:00 Europe/Berlin"``, in which no maintenance starts.
     :param max_rewrite_bytes: the limit of one plan; a number of bytes, or text such as ``"10 GiB"``.
+    :param owner: who receives the notifications about the tables.
     :param cadence: each action runs at most this often, such as ``"6h"``.
     :param deadline: each action runs at least this often while it has something to do.
     :param actions: by action, ``enabled``, ``cadence``, ``deadline``, ``where``, ``thresholds`` and ``options``; ``None`` for one

@@ -19,11 +19,12 @@ table_health = sa.Table(
     sa.Column("problem", sa.Text),
     sa.Column("format", sa.Integer),
     sa.Column("document", sa.Text),
+    sa.Column("owner", sa.JSON(none_as_null=True)),
     sa.Index("ix_table_health_read_at", "read_at", "table_key"),
     sa.Index("ix_table_health_catalog_score", "catalog", "score", "table_key"),
 )
 """``table_key`` is the table's lock key, ``catalog`` its ``catalog_id``, or its name if it has no id. A table that could not be
-read has a ``problem`` and neither score nor document."""
+read has a ``problem`` and neither score nor document. ``owner``: the properties that name the owner, as last read."""
 
 table_health_history = sa.Table(
     "table_health_history",

@@ -233,6 +233,7 @@ def test_properties_that_maintenance_uses_are_part_of_health(flights: Flights) -
             "history.expire.min-snapshots-to-keep": "2",
             "write.metadata.metrics.column.month": "none",
             "owner": "ann",
+            "owner_team": "data",
         }
     )
 
@@ -241,6 +242,7 @@ def test_properties_that_maintenance_uses_are_part_of_health(flights: Flights) -
     assert {name: value for name, value in kept.items() if name != "write.parquet.compression-codec"} == {
         "snowpack.skip": "true",
         "history.expire.min-snapshots-to-keep": "2",
+        "owner": "ann",
     }
 
 
