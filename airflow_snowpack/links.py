@@ -19,6 +19,8 @@ from urllib.parse import quote, urlsplit
 from airflow.providers.common.compat.sdk import conf
 from airflow.sdk import BaseOperatorLink
 
+from airflow_snowpack.redaction import public_address
+
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
     from airflow.sdk.types import TaskInstanceKey
@@ -85,6 +87,10 @@ def build_path(dataset: str, run_id: str | None = None) -> str:
     return f"{_pages()}/builds/{quote(dataset, safe='')}{run}"
 
 
+def pages_url() -> str:
+    """Return the address of Snowpack in Airflow, by ``[api] base_url``, for messages."""
+    return f"{public_address(conf.get('api', 'base_url', fallback='')).rstrip('/')}/snowpack"
+
+
 def _pages() -> str:
-    base = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
-    return f"{base}/snowpack/ui"
+    return f"{urlsplit(pages_url()).path}/ui"

@@ -111,6 +111,12 @@ CONFIG: dict[str, Any] = {
                 default="",
                 example="yarn=my_company.load:yarn",
             ),
+            "notifiers": _option(
+                "The notifiers of the DAG `snowpack_notifications`, as `package.module:name`: a notifier of Airflow, or "
+                "notifiers by owner, with the key `*` for all others.",
+                default="",
+                example="my_company.alerts:NOTIFIERS",
+            ),
             "resume_delay": _option(
                 "The minimum time between a task's deferral and the moment its trigger may resume it. Airflow fails a task that "
                 "is resumed before the scheduler has processed its deferral.",
@@ -290,7 +296,7 @@ def get_provider_info() -> dict[str, Any]:
         "operators": _modules(
             "operators",
             *("maintain", "fleet", "jobs", "workers", "locks", "build", "build_steps", "map", "schedule"),
-            *("housekeeping", "removals"),
+            *("housekeeping", "notify", "removals"),
             "entries.run_entry",
         ),
         "sensors": _modules("sensors", "maintenance", "data_arrival", "run_constraint", "build_published"),

@@ -76,6 +76,13 @@ def _probes(text: str) -> Mapping[str, str]:
     return probes
 
 
+def _object(text: str) -> str:
+    module, _, name = text.partition(":")
+    if text and not all(part.isidentifier() for part in (*module.split("."), name)):
+        raise ValueError("it must be package.module:name")
+    return text
+
+
 def _policies(text: str) -> str:
     if Path(text).suffix not in (".yaml", ".yml", ".py"):
         raise ValueError("it must be the path of a file that ends in .yaml, .yml or .py")
@@ -171,6 +178,7 @@ class Settings:
     table_cache_refresh: timedelta = option(_period)
     table_poll: timedelta = option(_period)
     load_probes: Mapping[str, str] = option(_probes)
+    notifiers: str = option(_object)
     resume_delay: timedelta = option(_period)
     policies: str = option(_policies)
     schedule_files: tuple[str, ...] = option(_patterns)

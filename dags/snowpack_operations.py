@@ -1,3 +1,3 @@
 """The DAGs of Airflow that keep Snowpack itself running. Each is described on its page in Airflow, and in docs/dags.md."""
 
-from airflow_snowpack.dags import collector, fleet, prune, scheduler, sweep, workers  # noqa: F401
+from airflow_snowpack.dags import collector, fleet, notifications, prune, scheduler, sweep, workers  # noqa: F401

@@ -19,6 +19,7 @@ from airflow_snowpack.api.counter_metrics import counter_metrics
 from airflow_snowpack.api.roles import read_roles
 from airflow_snowpack.api.services import Services
 from airflow_snowpack.inventory import TableScores
+from airflow_snowpack.notifications import Notifications
 from airflow_snowpack.scheduling import PendingQueue
 from airflow_snowpack.scheduling.events.event_log import read_backlog
 from airflow_snowpack.scheduling.schedules import Schedules
@@ -69,6 +70,7 @@ class _StoreMetrics(Collector):
         yield from self._last_pass()
         yield from self._size()
         yield from self._roles()
+        yield from self._notifications()
         yield from _schedule_metrics(self._services.schedules())
         yield from counter_metrics(self._services.jobs.store)
 
@@ -118,6 +120,11 @@ class _StoreMetrics(Collector):
         yield _by_label("snowpack_role_instances", "Running instances of a background role.", "role", running)
         yield _by_label("snowpack_role_missing", "1 when a role has work and no instance runs.", "role", missing)
         yield _by_label("snowpack_role_seen_seconds", "Age of the last sign of life of a role.", "role", seen)
+
+    def _notifications(self) -> Iterator[Metric]:
+        failing = {each.receiver: each.attempts for each in Notifications(self._services.jobs.store).undelivered()}
+        meaning = "Failed attempts in a row at a receiver of notifications, from the third one on."
+        yield _by_label("snowpack_notification_failures", meaning, "receiver", failing)
 
     def _size(self) -> Iterator[Metric]:
         size = read_size(self._services.jobs.store)

@@ -35,7 +35,12 @@ NAMES = {Role.POLLER: "table poller", Role.COLLECTOR: "interim table collector"}
 DAGS = {Role.SWEEPER: "snowpack_sweep", Role.SCHEDULER: "snowpack_dispatcher", Role.COLLECTOR: "snowpack_interim_collector"}
 IMPORTED_AS = {Role.SWEEPER: "sweep", Role.SCHEDULER: "scheduler", Role.COLLECTOR: "collector"}
 """The names of these DAGs in :mod:`airflow_snowpack.dags`."""
-OTHER_DAGS = {"prune": "snowpack_prune", "workers": "snowpack_workers", "fleet": "snowpack_maintain_fleet"}
+OTHER_DAGS = {
+    "prune": "snowpack_prune",
+    "workers": "snowpack_workers",
+    "fleet": "snowpack_maintain_fleet",
+    "notifications": "snowpack_notifications",
+}
 """Those that no role depends on: another DAG or process may do their work without a sign of life."""
 TO_START = {
     Role.WORKER: "Start `airflow snowpack worker`, or unpause the DAG snowpack_workers.",
@@ -154,13 +159,15 @@ def read_roles(store: Store, dag_states: DagStates = no_dag_states) -> list[Role
     return [replace(report, dag_state=states.get(report.dag_id or "")) for report in reports]
 
 
-def missing_dags(store: Store, dag_states: DagStates, *, has_policies: bool) -> list[str]:
+def missing_dags(store: Store, dag_states: DagStates, *, has_policies: bool, has_notifiers: bool = False) -> list[str]:
     """Return which of :data:`OTHER_DAGS` this installation needs and Airflow does not have, by the names of their imports.
 
     :param has_policies: there are maintenance policies, which a fleet's passes apply.
+    :param has_notifiers: notifiers are configured.
     """
     workers = next(report for report in read_roles(store) if report.role is Role.WORKER)
-    needed = {"prune": True, "workers": workers.work_since is not None and not workers.running, "fleet": has_policies}
+    needed = {"prune": True, "workers": workers.work_since is not None and not workers.running}
+    needed |= {"fleet": has_policies, "notifications": has_notifiers}
     states = dag_states([OTHER_DAGS[name] for name, is_needed in needed.items() if is_needed])
     return [name for name in needed if states.get(OTHER_DAGS[name]) is DagState.MISSING]
 

@@ -3,7 +3,8 @@
     from airflow_snowpack.dags import collector, prune, scheduler, sweep
 
 ``sweep`` belongs in every installation, ``scheduler`` where there are schedules, ``collector`` where tasks pass tables to each
-other, ``workers`` where jobs wait in the queue, ``fleet`` where a pass maintains all tables, and ``prune`` keeps the store small.
+other, ``workers`` where jobs wait in the queue, and ``fleet`` where a pass maintains all tables. ``notifications`` sends what
+people have to know, and ``prune`` keeps the store small.
 :class:`~airflow_snowpack.dags.bundle.SnowpackDags` adds all of them by one setting.
 """
 

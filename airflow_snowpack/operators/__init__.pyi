@@ -24,6 +24,7 @@ from .map import (
     MapRowsOperator as MapRowsOperator,
     ReduceRowsOperator as ReduceRowsOperator,
 )
+from .notify import NotifyOperator as NotifyOperator
 from .removals import PlanRemovalOperator as PlanRemovalOperator, RunRemovalOperator as RunRemovalOperator
 from .schedule import SnowpackDispatcherOperator as SnowpackDispatcherOperator
 from .workers import RunQueuedJobsOperator as RunQueuedJobsOperator

@@ -5,6 +5,7 @@ from fastapi import APIRouter, Response
 from airflow_snowpack.api.pages.page import Here, HtmlPage, PageRoute
 from airflow_snowpack.inventory import TableScores
 from airflow_snowpack.maintenance.digest import MOST_CAUSES, PERIOD, Digest, read_digest
+from airflow_snowpack.notifications import Notifications
 
 EXPENSIVE_JOBS = 1_000
 """The digest of more jobs is kept for a minute: a page that is open refreshes itself."""
@@ -31,6 +32,7 @@ def home(page: Here) -> Response:
         most=MOST_NAMED,
         most_causes=MOST_CAUSES,
         needy=[each for each in scores.page(limit=NEEDIEST).items if each.condition in ("unreadable", "sick", "fair")],
+        undelivered=Notifications(page.services.jobs.store).undelivered(),
         last_pass=passes[0] if passes else None,
         table_path=lambda dotted: "/ui/tables/" + "/".join(dotted.rpartition(".")[::2]),
     )

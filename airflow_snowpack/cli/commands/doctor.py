@@ -31,12 +31,13 @@ from airflow_snowpack.iceberg import CatalogKind
 from airflow_snowpack.iceberg.catalog import SEVERAL
 from airflow_snowpack.iceberg.errors import catalog_label
 from airflow_snowpack.iceberg.trial_file import trial_file, warehouse_of
+from airflow_snowpack.notifications.records import Notifications, named
 from airflow_snowpack.redaction import public_address, redacted
 from airflow_snowpack.scheduling.sources.source import read_unreadable
 from airflow_snowpack.spark import Statements
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.schema import REVISION
-from airflow_snowpack.store.signs_of_life import Sign, read_signs
+from airflow_snowpack.store.signs_of_life import Role, Sign, read_signs
 from airflow_snowpack.timed_calls import call_with_timeout
 from airflow_snowpack.wire.listing import Column, Listing
 
@@ -303,12 +304,13 @@ def background_roles(examined: Examined) -> CheckResult:
 
 
 def other_dags(examined: Examined) -> CheckResult:
-    """Airflow has the DAGs that prune the store, run queued jobs and maintain the fleet, where they are needed."""
+    """Airflow has the DAGs that prune the store, run queued jobs, maintain the fleet and notify, where they are needed."""
     try:
         has_policies = bool(examined.store_hook.policies().rules)
     except SnowpackError:
         has_policies = True  # a file that cannot be used
-    missing = missing_dags(examined.store, dag_states, has_policies=has_policies)
+    has_notifiers = bool(examined.store_hook.settings.notifiers)
+    missing = missing_dags(examined.store, dag_states, has_policies=has_policies, has_notifiers=has_notifiers)
     if missing:
         message = f"Airflow has no DAG {', '.join(OTHER_DAGS[name] for name in missing)}."
         line = f"`from airflow_snowpack.dags import {', '.join(missing)}`"
@@ -324,6 +326,19 @@ def tables_readable(examined: Examined) -> CheckResult:
         message = f"{plural(len(unreadable), 'source')} that schedules listen to cannot be read, such as {name}: {why}"
         return CheckResult(CheckVerdict.WRONG, message, "List them with `airflow snowpack schedules check`.")
     return CheckResult(CheckVerdict.OK, "The sources that schedules listen to can be read.")
+
+
+def notifications_delivered(examined: Examined) -> CheckResult:
+    """Receivers accept notifications, and the task that sends them runs."""
+    failing, store = Notifications(examined.store).undelivered(), examined.store
+    if failing:
+        advice = "Fix the receiver. What it has to receive is kept, and sent at the latest an hour later."
+        return CheckResult(CheckVerdict.WRONG, f"Notifications are not delivered: {named(failing)}", advice)
+    signs = [each for each in store.read(read_signs) if each.role == Role.NOTIFIER]
+    if signs and not any(each.is_alive(store.clock()) for each in signs):
+        message = f"The last notifications were sent at {signs[0].seen_at:%Y-%m-%d %H:%M} UTC."
+        return CheckResult(CheckVerdict.WARNING, message, f"Check the latest runs of the DAG {signs[0].detail.get('dag')}.")
+    return CheckResult(CheckVerdict.OK, "No receiver refuses notifications.")
 
 
 def queue_moves(examined: Examined) -> CheckResult:
@@ -345,8 +360,8 @@ def queue_moves(examined: Examined) -> CheckResult:
 
 CHECKS: tuple[Callable[[Examined], CheckResult], ...] = (
     settings, store_place, local_paths, store_schema, clock_skew, catalog_answers, warehouse_writable, spark_installed,
-    spark_sees_catalog, plugin_loaded, airflow_api, same_store, same_catalog, background_roles, other_dags, tables_readable,
-    queue_moves,
+    spark_sees_catalog, plugin_loaded, airflow_api, same_store, same_catalog, background_roles, other_dags,
+    notifications_delivered, tables_readable, queue_moves,
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from airflow_snowpack.hooks.dag_files import bundle_folder, dags_folder
 BY_NAME = {
     "collector": "snowpack_interim_collector",
     "fleet": "snowpack_maintain_fleet",
+    "notifications": "snowpack_notifications",
     "prune": "snowpack_prune",
     "scheduler": "snowpack_dispatcher",
     "sweep": "snowpack_sweep",

@@ -23,7 +23,7 @@ from airflow_snowpack.scheduling import BytesAdded, MaxConcurrent, PartitionsAdd
 from airflow_snowpack.operators import (
     AcquireTableLockOperator, BuildShardsOperator, CancelMaintenanceOperator, CleanupBuildsOperator,
     CollectInterimTablesOperator, MaintainFleetOperator, MaintainTableOperator, MapPartitionsOperator, MapRowsOperator,
-    PlanFleetOperator, PlanRemovalOperator, PruneStoreOperator, PublishBuildOperator,
+    NotifyOperator, PlanFleetOperator, PlanRemovalOperator, PruneStoreOperator, PublishBuildOperator,
     ReduceRowsOperator, ReleaseTableLockOperator, ReportFleetOperator, RollbackBuildOperator, RunEntryOperator,
     RunMaintenanceJobOperator, RunQueuedJobsOperator, RunRemovalOperator,
     SelectWinnersOperator,
@@ -48,6 +48,7 @@ with DAG("everything", schedule=iceberg_asset("demo.flights") | maintained_table
     RunRemovalOperator(task_id="delete", removal_id=orphans.output["removal_id"])
     SweepOperator(task_id="sweep")
     PruneStoreOperator(task_id="prune", older_than="180d")
+    NotifyOperator(task_id="notify")
     CollectInterimTablesOperator(task_id="collect")
     AcquireTableLockOperator(task_id="acquire", table="demo.flights")
     ReleaseTableLockOperator(task_id="release", table="demo.flights")
