@@ -2,7 +2,7 @@
 
     records = Notifications(store)
     records.record(find_causes(store))            # opens, continues and resolves causes, in one transaction
-    records.unsent(); records.since(yesterday); records.undelivered()
+    records.read(since=yesterday); records.undelivered()
 
 The invariants: a cause is unsent until a receiver has accepted a message that names it, also if it was resolved in between. One
 attempt at a time sends to a receiver: each draws a new fence, and only the newest attempt records its outcome.
@@ -10,7 +10,7 @@ attempt at a time sends to a receiver: each draws a new fence, and only the newe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -78,8 +78,6 @@ class Notification:
     owner: str
     sentence: str
     path: str
-    first_seen_at: datetime
-    last_seen_at: datetime
     notified_at: datetime | None
     resolved_at: datetime | None
 
@@ -129,28 +127,29 @@ class Notifications:
 
         self.store.transact(write)
 
-    def unsent(self) -> list[Notification]:
-        """Return the causes that no receiver has accepted yet, oldest first."""
-        return self._read(N.notified_at.is_(None))
+    def read(self, *, since: datetime | None = None) -> list[Notification]:
+        """Return the causes that no receiver has accepted yet, oldest first.
 
-    def since(self, moment: datetime) -> list[Notification]:
-        """Return the causes that are open, or were resolved since a time, oldest first."""
-        return self._read(sa.or_(N.resolved_at.is_(None), N.resolved_at > moment))
+        :param since: return also those that are open, or were resolved since then.
+        """
+        which = [N.notified_at.is_(None), *(() if since is None else (N.resolved_at.is_(None), N.resolved_at > since))]
+        query = sa.select(notifications).where(sa.or_(*which)).order_by(N.first_seen_at, N.cause_key)
+        return [_notification(row) for row in self.store.all(query)]
 
-    def receivers(self, names: Collection[str]) -> dict[str, Receiver]:
+    def receivers(self, names: Collection[str]) -> list[Receiver]:
         """Return the states of these receivers; a new one has its first digest at the next time for one."""
         now = self.store.clock()
         new = [{"receiver": name, "attempt_id": "", "attempts": 0, "next_attempt_at": now, "digest_at": now} for name in names]
         self.store.execute(insert(notification_receivers).on_conflict_do_nothing(), new)
-        rows = self.store.all(sa.select(notification_receivers).where(R.receiver.in_(list(names))))
-        return {row.receiver: _receiver(row) for row in rows}
+        rows = self.store.all(sa.select(notification_receivers).where(R.receiver.in_(names)).order_by(R.receiver))
+        return [_receiver(row) for row in rows]
 
-    def claim(self, name: str) -> str | None:
-        """Begin an attempt at a receiver, and return its fence; ``None``: another process has begun one."""
+    def claim(self, name: str) -> tuple[str, int] | None:
+        """Begin an attempt at a receiver: return its fence and its number; ``None``: another process has begun one."""
         now, fence = self.store.clock(), self._make_id()
-        mine = sa.update(notification_receivers).where(R.receiver == name, R.next_attempt_at <= now)
-        begun = mine.values(attempt_id=fence, attempts=R.attempts + 1, next_attempt_at=now + LEASE)
-        return fence if self.store.single(lambda conn: conn.execute(begun).rowcount) else None
+        mine = sa.update(notification_receivers).where(R.receiver == name, R.next_attempt_at <= now).returning(R.attempts)
+        row = self.store.first(mine.values(attempt_id=fence, attempts=R.attempts + 1, next_attempt_at=now + LEASE))
+        return None if row is None else (fence, row.attempts)
 
     def delivered(self, name: str, fence: str, sent: Collection[Notification], *, digest: bool) -> bool:
         """Record that a receiver has accepted these causes; ``False``, and nothing, if a newer attempt runs."""
@@ -167,18 +166,15 @@ class Notifications:
 
         return self.store.transact(write)
 
-    def failed(self, name: str, fence: str, attempts: int, problem: str) -> None:
-        """Record that an attempt failed; the pause before the next one doubles, up to :data:`LONGEST_PAUSE`.
-
-        :param attempts: how many attempts in a row have failed, with this one.
-        """
-        again = self.store.clock() + backoff(LEASE, attempts - 1, LONGEST_PAUSE)
+    def failed(self, name: str, fence: str, number: int, problem: str) -> None:
+        """Record that an attempt failed; the pause before the next one doubles, up to :data:`LONGEST_PAUSE`."""
+        again = self.store.clock() + backoff(LEASE, number - 1, LONGEST_PAUSE)
         mine = sa.update(notification_receivers).where(R.receiver == name, R.attempt_id == fence)
         self.store.execute(mine.values(next_attempt_at=again, problem=storable_error(problem)))
 
-    def skip_digest(self, names: Collection[str]) -> None:
-        """Begin the next period of receivers whose digest would be empty."""
-        mine = sa.update(notification_receivers).where(R.receiver.in_(list(names)))
+    def skip_digest(self, name: str) -> None:
+        """Begin the next period of a receiver whose digest would be empty."""
+        mine = sa.update(notification_receivers).where(R.receiver == name)
         self.store.execute(mine.values(digest_at=self.store.clock()))
 
     def undelivered(self) -> list[Receiver]:
@@ -186,10 +182,6 @@ class Notifications:
         used = R.next_attempt_at > self.store.clock() - FORGOTTEN_AFTER
         failing = sa.select(notification_receivers).where(R.attempts >= UNDELIVERED_AFTER, used)
         return [_receiver(row) for row in self.store.all(failing.order_by(R.receiver))]
-
-    def _read(self, which: sa.ColumnElement[bool]) -> list[Notification]:
-        query = sa.select(notifications).where(which).order_by(N.first_seen_at, N.cause_key)
-        return [_notification(row) for row in self.store.all(query)]
 
 
 def _row(cause: NotificationCause, now: datetime) -> dict[str, object]:
@@ -202,10 +194,3 @@ def _row(cause: NotificationCause, now: datetime) -> dict[str, object]:
         "first_seen_at": now,
         "last_seen_at": now,
     }
-
-
-def named(receivers: Sequence[Receiver]) -> str:
-    """Return receivers with their problems, for a page or a check."""
-    return "; ".join(
-        f"{each.receiver} since {each.attempts} attempts: {each.problem or 'the process was killed'}" for each in receivers
-    )

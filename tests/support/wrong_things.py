@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import sqlalchemy as sa
 from health_pages_world import keep
 from made_health import made_health, sick_health
 from made_plans import made_plan
@@ -18,6 +19,9 @@ from pages_world import World
 
 from airflow_snowpack.maintenance.fleet.budget import Budget
 from airflow_snowpack.maintenance.fleet.model import EntryState, Pass, PassEntry, PassState
+from airflow_snowpack.notifications import Notifications
+from airflow_snowpack.store import Store
+from airflow_snowpack.store.tables.notifications import notification_receivers
 
 
 def fail(world: World, dotted: str, error: str) -> None:
@@ -63,3 +67,14 @@ def entry(world: World, dotted: str, state: EntryState, *, due: timedelta | None
     table, now = world.table(dotted), world.clock()
     plan = made_plan(table, rewrite_data_files="100 small files") if runs else None
     return PassEntry(table, 0, state, plan=plan, deadline=None if due is None else now - due, ended_at=now)
+
+
+def refuse(store: Store, receiver: str, problem: str, times: int = 3) -> None:
+    """Let a receiver of notifications refuse so many messages in a row."""
+    records, clock = Notifications(store), store.clock
+    records.receivers([receiver])
+    for _ in range(times):
+        store.execute(sa.update(notification_receivers).values(next_attempt_at=clock()))
+        claim = records.claim(receiver)
+        assert claim is not None
+        records.failed(receiver, *claim, problem)

@@ -31,7 +31,7 @@ from airflow_snowpack.iceberg import CatalogKind
 from airflow_snowpack.iceberg.catalog import SEVERAL
 from airflow_snowpack.iceberg.errors import catalog_label
 from airflow_snowpack.iceberg.trial_file import trial_file, warehouse_of
-from airflow_snowpack.notifications.records import Notifications, named
+from airflow_snowpack.notifications.records import Notifications
 from airflow_snowpack.redaction import public_address, redacted
 from airflow_snowpack.scheduling.sources.source import read_unreadable
 from airflow_snowpack.spark import Statements
@@ -333,7 +333,8 @@ def notifications_delivered(examined: Examined) -> CheckResult:
     failing, store = Notifications(examined.store).undelivered(), examined.store
     if failing:
         advice = "Fix the receiver. What it has to receive is kept, and sent at the latest an hour later."
-        return CheckResult(CheckVerdict.WRONG, f"Notifications are not delivered: {named(failing)}", advice)
+        why = "; ".join(f"{each.receiver}, {each.attempts} attempts: {each.problem or 'killed'}" for each in failing)
+        return CheckResult(CheckVerdict.WRONG, f"Notifications are not delivered: {why}", advice)
     signs = [each for each in store.read(read_signs) if each.role == Role.NOTIFIER]
     if signs and not any(each.is_alive(store.clock()) for each in signs):
         message = f"The last notifications were sent at {signs[0].seen_at:%Y-%m-%d %H:%M} UTC."

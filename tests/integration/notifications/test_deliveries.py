@@ -202,10 +202,10 @@ def test_an_attempt_that_was_replaced_records_nothing(post: Post, clock: MovedCl
     clock.move(minutes=5)
     assert records.claim("ana") is not None
     assert old is not None
-    assert not records.delivered("ana", old, records.unsent(), digest=False)
-    records.failed("ana", old, 1, "It was slow.")
-    assert len(records.unsent()) == 1
-    assert records.receivers(["ana"])["ana"].problem is None
+    assert not records.delivered("ana", old[0], records.read(), digest=False)
+    records.failed("ana", *old, "It was slow.")
+    assert len(records.read()) == 1
+    assert [each.problem for each in records.receivers(["ana"])] == [None]
 
 
 def test_the_digest_has_what_is_open_and_what_was_resolved_since_the_last_one(post: Post, clock: MovedClock) -> None:
@@ -217,13 +217,15 @@ def test_the_digest_has_what_is_open_and_what_was_resolved_since_the_last_one(po
     post.round(cause("db.a", "ana"))
     assert post.texts("ana")[1:] == [
         "Open: 1 cause.\n- health: db.a has a score of 31, below 50. https://a.example/snowpack/ui/tables/db.a\n\n"
-        "Resolved: 1 cause.\n- health: db.b has a score of 31, below 50."
+        "Resolved: 1 cause.\n- health: db.b has a score of 31, below 50. https://a.example/snowpack/ui/tables/db.b"
     ]
     assert post.texts(DEFAULT) == ["412 jobs, none failed."]
     assert post.texts("ben") == []
     clock.move(hours=24)
     post.round()
-    assert post.texts("ana")[2:] == ["Resolved: 1 cause.\n- health: db.a has a score of 31, below 50."]
+    assert post.texts("ana")[2:] == [
+        "Resolved: 1 cause.\n- health: db.a has a score of 31, below 50. https://a.example/snowpack/ui/tables/db.a"
+    ]
     clock.move(hours=24)
     post.round()
     assert len(post.texts("ana")) == 3
@@ -240,7 +242,10 @@ def test_a_digest_that_was_not_accepted_is_sent_later_with_the_same_period(post:
     post.down = set()
     clock.move(minutes=10)
     post.round()
-    assert post.texts(DEFAULT)[1] == "412 jobs, none failed.\n\nResolved: 1 cause.\n- health: db.a has a score of 31, below 50."
+    assert (
+        post.texts(DEFAULT)[1]
+        == "412 jobs, none failed.\n\nResolved: 1 cause.\n- health: db.a has a score of 31, below 50. https://a.example/snowpack/ui/tables/db.a"
+    )
 
 
 def test_text_of_an_error_is_never_rendered_or_repeated_with_its_secrets(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,14 +304,14 @@ def test_in_random_worlds_each_period_of_a_cause_is_sent_once_and_again_only_aft
     quiet = {"present": steps[-1]["present"], "down": set(), "killed": False, "minutes": 120}
     for step in (*steps, quiet, quiet):
         clock.move(minutes=step["minutes"])
-        unsent = {each.sentence.split()[0] for each in Notifications(world.store).unsent()}
+        unsent = {each.sentence.split()[0] for each in Notifications(world.store).read()}
         periods.update(step["present"] - previous - unsent)  # what comes back before anybody was told continues
         previous, world.down, world.killed = step["present"], step["down"], step["killed"]
         kills += world.killed
         with suppress(Killed):
             world.round(*(cause(subject, "" if subject == "db.c" else "ana") for subject in sorted(previous)))
     told = Counter(each.sentence.split()[0] for _, message in world.got for each in message.causes)
-    assert Notifications(world.store).unsent() == []
+    assert Notifications(world.store).read() == []
     assert all(periods[subject] <= told[subject] <= periods[subject] + kills for subject in SUBJECTS), (periods, told, kills)
 
 

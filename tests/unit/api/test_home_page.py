@@ -9,7 +9,9 @@ from health_pages_world import keep
 from made_health import made_health, sick_health
 from page_reading import Browser, words
 from pages_world import World, compacted, did
+from wrong_things import refuse
 
+from airflow_snowpack.api.metrics import Metrics
 from airflow_snowpack.jobs import ActionOutcome, Job
 from airflow_snowpack.jobs.withdrawal import withdraw
 from airflow_snowpack.maintenance import Action
@@ -95,3 +97,13 @@ def test_the_report_of_the_last_pass_is_on_the_home_page(world: World, browser: 
     said = words(browser.text("/ui/"))
     assert "Running, started just now by nightly/run/plan" in said
     assert "4 tables: 0 unchanged, 4 healthy, 0 maintained" in said
+
+
+def test_receivers_that_refuse_notifications_are_on_the_home_page_and_in_the_metrics(world: World, browser: Browser) -> None:
+    refuse(world.store, "ana", "once", times=2)
+    assert "not delivered" not in browser.text("/ui/")
+    refuse(world.store, "ana", "<i>Refused</i> by https://u:s3cret@chat.example.com/hook?token=t0k3n", times=1)
+    page = browser.text("/ui/")
+    problem = "&lt;i&gt;Refused&lt;/i&gt; by https://chat.example.com/hook"
+    assert f"Notifications to ana are not delivered, after 3 attempts: {problem}. Next attempt <time " in page
+    assert b'snowpack_notification_failures{receiver="ana"} 3.0' in Metrics().text(world.services)

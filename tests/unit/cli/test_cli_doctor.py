@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from clocks import ShiftedClock
 from command_line import Run
+from wrong_things import refuse
 
 from airflow_snowpack import hooks
 from airflow_snowpack.api.roles import DagState
@@ -172,3 +175,19 @@ def test_missing_dags_are_a_warning_with_the_line_that_adds_them(snowpack: Run, 
     assert (code, found["other dags"]["verdict"]) == (0, "warning")
     assert found["other dags"]["message"] == "Airflow has no DAG snowpack_prune."
     assert found["other dags"]["to_do"].startswith("Add `from airflow_snowpack.dags import prune` to a DAG file")
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__NOTIFIERS", "my_company.alerts:NOTIFIERS")
+    assert "`from airflow_snowpack.dags import prune, notifications`" in findings(snowpack)[1]["other dags"]["to_do"]
+
+
+@pytest.mark.usefixtures("flights")
+def test_notifications_that_nobody_receives_or_sends_are_found(snowpack: Run, jobs: Jobs) -> None:
+    name = "notifications delivered"
+    assert findings(snowpack)[1][name]["verdict"] == "ok"
+    jobs.store.clock = ShiftedClock(-timedelta(hours=1))
+    SignOfLife(jobs.store, Role.NOTIFIER, "ops.notify", detail={"dag": "ops"}).beat()
+    jobs.store.clock = ShiftedClock()
+    code, found = findings(snowpack)
+    assert (code, found[name]["verdict"], found[name]["to_do"]) == (0, "warning", "Check the latest runs of the DAG ops.")
+    refuse(jobs.store, "ana", "Connection refused")
+    code, found = findings(snowpack)
+    assert (code, found[name]["message"]) == (1, "Notifications are not delivered: ana, 3 attempts: Connection refused")
