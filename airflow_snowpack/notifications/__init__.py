@@ -1,8 +1,8 @@
-"""Notifications: what people have to know about tables, jobs and schedules, sent once to whoever owns it.
+"""Notifications: what people have to know about tables, jobs and schedules, sent once to the owner.
 
     records = Notifications(store)
     records.record(find_causes(store, policies))                    # what is wrong now
-    deliver(records, receivers, send, digest, next_digest)          # what was not sent yet, and the digest
+    deliver(records, receivers, send, headline, next_digest)        # what was not sent yet, and the digest
 
 A cause is notified once while it lasts, and again only if it comes back after it was resolved. It is sent **at least once**: a
 process that is killed between sending and recording leaves the message to the next round, which sends it again.

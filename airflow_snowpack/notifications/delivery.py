@@ -54,6 +54,7 @@ def deliver(
     :param headline: returns what maintenance did, for the digest of the default receiver; called only if one is due.
     :param next_digest: returns the first time for a digest after a time.
     """
+    began = records.store.clock()  # what is resolved meanwhile belongs to the next digest
     attempts: dict[str, tuple[str, int, Message]] = {}
     for name, message in _due(records, receivers, headline, next_digest, base_url).items():
         if (claim := records.claim(name)) is not None:
@@ -64,7 +65,7 @@ def deliver(
         fence, number, message = attempts[name]
         problem = redacted(f"{type(result).__name__}: {error_text(result)}") if isinstance(result, Exception) else None
         if problem is None:
-            records.delivered(name, fence, message.causes, digest=message.is_digest)
+            records.delivered(name, fence, message.causes, digest_at=began if message.is_digest else None)
         else:
             records.failed(name, fence, number, problem)
         done.append(Delivery(name, len(message.causes), problem))
@@ -87,12 +88,13 @@ def _due(
     messages = {}
     for each in ready:
         mine = [found for found in known if (receivers.get(found.owner) or default) == each.receiver]
-        news, told = ([found for found in mine if (found.notified_at is None) is is_new] for is_new in (True, False))
-        digest = [found for found in told if found.resolved_at is None or found.resolved_at > each.digest_at]
+        news = [found for found in mine if found.notified_at is None]
+        lasts = [found for found in mine if found.resolved_at is None or found.resolved_at > each.digest_at]
+        digest = [found for found in lasts if found.notified_at is not None]
         is_due = each in digests and bool(digest or each.receiver == default)
         if each in digests and not is_due:
             records.skip_digest(each.receiver)
         if news or is_due:
-            said = headline() if is_due and each.receiver == default else ""
-            messages[each.receiver] = Message.compose(news, digest if is_due else None, said, base_url)
+            done = headline() if is_due and each.receiver == default else ""
+            messages[each.receiver] = Message.compose(news, digest if is_due else None, done, base_url)
     return messages

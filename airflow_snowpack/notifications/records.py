@@ -151,17 +151,22 @@ class Notifications:
         row = self.store.first(mine.values(attempt_id=fence, attempts=R.attempts + 1, next_attempt_at=now + LEASE))
         return None if row is None else (fence, row.attempts)
 
-    def delivered(self, name: str, fence: str, sent: Collection[Notification], *, digest: bool) -> bool:
-        """Record that a receiver has accepted these causes; ``False``, and nothing, if a newer attempt runs."""
+    def delivered(self, name: str, fence: str, sent: Collection[Notification], digest_at: datetime | None = None) -> bool:
+        """Record that a receiver has accepted these causes; ``False``, and nothing, if a newer attempt runs.
+
+        :param digest_at: the end of the period of the accepted digest; ``None`` if there was none.
+        """
         now = self.store.clock()
-        values = {"attempts": 0, "next_attempt_at": now + QUIET, "problem": None} | ({"digest_at": now} if digest else {})
+        values = {"attempts": 0, "next_attempt_at": now + QUIET, "problem": None} | (
+            {} if digest_at is None else {"digest_at": digest_at}
+        )
         mine = sa.update(notification_receivers).where(R.receiver == name, R.attempt_id == fence).values(values)
-        told = sa.update(notifications).where(N.cause_key == sa.bindparam("b_key")).values(notified_at=now)
+        accepted = sa.update(notifications).where(N.cause_key == sa.bindparam("b_key")).values(notified_at=now)
 
         def write(conn: sa.Connection) -> bool:
             is_mine = conn.execute(mine).rowcount == 1
             if is_mine and sent:
-                conn.execute(told, [{"b_key": key} for key in sorted(each.cause_key for each in sent)])
+                conn.execute(accepted, [{"b_key": key} for key in sorted(each.cause_key for each in sent)])
             return is_mine
 
         return self.store.transact(write)

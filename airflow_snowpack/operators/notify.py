@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NoNotifier(SnowpackError, kind=Kind.MISCONFIGURED):
-    """There is nobody to notify."""
+    """There is no notifier."""
 
     def __init__(self, given: object) -> None:
         super().__init__(

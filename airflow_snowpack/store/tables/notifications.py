@@ -1,4 +1,4 @@
-"""The tables of notifications: what people have to know, and the receivers that are told."""
+"""The tables of notifications: what people have to know, and the state of the receivers."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def test_an_attempt_that_was_replaced_records_nothing(post: Post, clock: MovedCl
     clock.move(minutes=5)
     assert records.claim("ana") is not None
     assert old is not None
-    assert not records.delivered("ana", old[0], records.read(), digest=False)
+    assert not records.delivered("ana", old[0], records.read())
     records.failed("ana", *old, "It was slow.")
     assert len(records.read()) == 1
     assert [each.problem for each in records.receivers(["ana"])] == [None]
