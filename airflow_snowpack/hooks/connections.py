@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from datetime import timedelta
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
@@ -78,10 +79,15 @@ def _is_in_airflow(conn_id: str) -> bool:
     from airflow.sdk.execution_time.comms import ErrorResponse, GetConnection
     from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
-    answer = SUPERVISOR_COMMS.send(GetConnection(conn_id=conn_id))
+    try:
+        answer = SUPERVISOR_COMMS.send(GetConnection(conn_id=conn_id))
+    except AirflowRuntimeError as failure:
+        answer = failure.error
     if not isinstance(answer, ErrorResponse):
         return True
-    if answer.error not in ANSWERED:
+    # Airflow 3.1 reports a denied connection as a failure of the API server.
+    is_denied = (answer.detail or {}).get("status_code") == HTTPStatus.FORBIDDEN
+    if answer.error not in ANSWERED and not is_denied:
         raise AirflowRuntimeError(answer)
     return False
 

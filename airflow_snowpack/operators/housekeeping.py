@@ -266,9 +266,11 @@ def period_of(timetable: Any, now: datetime) -> timedelta:
 
     from airflow_snowpack.scheduling.cron import next_tick
 
-    if isinstance(delta := getattr(timetable, "delta", None), timedelta):
+    # Airflow 3.1 has them as private attributes.
+    named = {name: getattr(timetable, name, getattr(timetable, f"_{name}", None)) for name in ("delta", "expression", "timezone")}
+    delta, expression, zone = named.values()
+    if isinstance(delta, timedelta):
         return delta
-    expression, zone = getattr(timetable, "expression", None), getattr(timetable, "timezone", None)
     if not isinstance(expression, str):
         return UNKNOWN_PERIOD
     expression = cron_presets.get(expression, expression)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from airflow_since import since_airflow
+from airflow_since import VERSION, since_airflow
 from trigger_rounds import TriggerRounds, fired, first_event
 
 from airflow_snowpack import hooks, triggers
@@ -42,6 +42,8 @@ class Supervisor:
         if type(message).__name__ != "GetConnection":
             return None  # such as a request to mask a secret
         self.asked += 1
+        if self.failures == "PERMISSION_DENIED" and VERSION < (3, 2):
+            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": 403}))
         if isinstance(self.failures, str):
             return ErrorResponse(error=ErrorType[self.failures])
         if self.failures:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow_since import since_airflow
 
 from airflow_snowpack.hooks.dag_runs import REMOVED
 from airflow_snowpack.hooks.errors import AirflowUnreachable
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from airflow_snowpack.hooks.task_dag_runs import TaskDagRuns
 
+pytestmark = since_airflow(3, 2)
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 BEGAN = AT - timedelta(hours=1)
 LAUNCH = Launch("p1", "nightly", "maintain", "snowpack__nightly__p1", {"table": "t"})
