@@ -30,6 +30,7 @@ import pytest
 from collecting import LOADED_BY_COLLECTING
 from databases import databases_of
 from effort import SOAK
+from hypothesis import HealthCheck, settings
 from postgres_server import Copies, PostgresServer, new_database, running_server
 from shared_compilation import share_compiled_statements
 from sqlalchemy.engine import make_url
@@ -50,6 +51,10 @@ with closing(sqlite3.connect(Path(_airflow_home.name) / "airflow.db")) as _datab
         f"CREATE TABLE connection (id INTEGER PRIMARY KEY, conn_id, {_texts}, port INTEGER, "
         "is_encrypted BOOLEAN, is_extra_encrypted BOOLEAN)"
     )
+
+# On a busy machine, no example has a deadline, and none takes too long to be drawn.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 # A test's JVM lives for seconds and spends most of them on compiling itself: with the quick compiler and the small collector
 # alone it needs less than half the CPU. It changes nothing of what Spark does; `java` reads it in every process below this one.

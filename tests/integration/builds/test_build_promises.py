@@ -43,7 +43,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from random_examples import UNHURRIED
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.cleanup import cleanup
@@ -278,7 +277,7 @@ def test_every_sequence_of_steps_keeps_the_promises(
     migrated_sqlite: Path, record_property: Callable[[str, object], None]
 ) -> None:
     taken: Counter[str] = Counter()
-    bounded = settings(UNHURRIED, max_examples=EXAMPLES, stateful_step_count=STEPS)
+    bounded = settings(max_examples=EXAMPLES, stateful_step_count=STEPS)
     run_state_machine_as_test(lambda: Promises(migrated_sqlite, taken), settings=bounded)
     record_property("steps", taken["steps"])
     assert taken["steps"] >= (10_000 if SOAK else EXAMPLES)

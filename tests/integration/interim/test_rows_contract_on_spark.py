@@ -13,7 +13,6 @@ import pytest
 from arrow_rows import SPARK_KINDS, MadeRows, tables, values_in
 from effort import rounds
 from hypothesis import Phase, given, settings
-from random_examples import UNHURRIED
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim.errors import UnfitForm, UnwritableFrame
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 NUMBERS = count()
 # Spark takes seconds for an example: one that fails is reported as it is, not made smaller by a hundred others.
-ON_SPARK = settings(UNHURRIED, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+ON_SPARK = settings(phases=[Phase.explicit, Phase.reuse, Phase.generate])
 WRITERS: dict[str, Callable[[pa.Table], Any]] = {
     "Arrow": lambda rows: rows,
     "pandas": lambda rows: in_form(rows, Form.PANDAS),

@@ -11,7 +11,6 @@ from conditions import ACCEPTED, REFUSED, SCHEMA
 from effort import rounds
 from hypothesis import given, settings, strategies as st
 from random_conditions import CONDITIONS, VALUES, mutated_conditions
-from random_examples import UNHURRIED
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.maintenance.condition import check_condition
@@ -57,7 +56,7 @@ def test_spark_refuses_what_the_check_refuses(spark: SparkSession, flights: str)
     assert ran == []
 
 
-@settings(UNHURRIED, max_examples=rounds(4, soak=300))
+@settings(max_examples=rounds(4, soak=300))
 @given(st.lists(CONDITIONS, min_size=40, max_size=40))
 def test_spark_runs_random_predicates_that_the_check_accepts(spark: SparkSession, flights: str, conditions: list[str]) -> None:
     for condition in conditions:
@@ -66,7 +65,7 @@ def test_spark_runs_random_predicates_that_the_check_accepts(spark: SparkSession
     spark.table(flights).selectExpr(*(f"({condition}) IS NULL" for condition in conditions)).collect()
 
 
-@settings(UNHURRIED, max_examples=rounds(8, soak=500))
+@settings(max_examples=rounds(8, soak=500))
 @given(st.lists(VALUES, min_size=80, max_size=80))
 def test_no_text_is_refused_that_spark_casts_to_the_type_of_the_column(spark: SparkSession, texts: list[str]) -> None:
     casts = ", ".join(f"try_cast(text AS {type_}) IS NOT NULL" for type_ in KINDS)
@@ -86,7 +85,7 @@ KINDS: dict[str, Kind] = {
 }
 
 
-@settings(UNHURRIED, max_examples=rounds(100, soak=5_000))
+@settings(max_examples=rounds(100, soak=5_000))
 @given(mutated_conditions())
 def test_spark_finds_no_other_calls_in_a_predicate_that_the_check_accepts(spark: SparkSession, condition: str) -> None:
     from pyspark.errors import ParseException

@@ -16,7 +16,6 @@ import pytest
 import sqlalchemy as sa
 from clocks import MovedClock
 from hypothesis import HealthCheck, given, settings, strategies as st
-from random_examples import UNHURRIED
 
 from airflow_snowpack.notifications import DEFAULT, CauseKind, Delivery, Message, NotificationCause, Notifications, deliver
 from airflow_snowpack.scheduling.cron import next_tick
@@ -293,7 +292,7 @@ STEPS = st.fixed_dictionaries(
 )
 
 
-@settings(UNHURRIED, max_examples=15, suppress_health_check=[*HealthCheck])
+@settings(max_examples=15, suppress_health_check=[*HealthCheck])
 @given(steps=st.lists(STEPS, min_size=1, max_size=12))
 def test_in_random_worlds_each_period_of_a_cause_is_sent_once_and_again_only_after_a_kill(
     post: Post, clock: MovedClock, steps: list[dict[str, Any]]

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from random_examples import UNHURRIED
 
 from airflow_snowpack.builds.errors import ManifestDamaged
 from airflow_snowpack.builds.json_format import (
@@ -81,13 +80,12 @@ def manifests(draw: st.DrawFn) -> Manifest:
     )
 
 
-@UNHURRIED
 @given(attempts())
 def test_an_attempt_is_read_as_it_was_written(attempt: ShardAttemptResult) -> None:
     assert read_attempt(to_json(attempt), "x") == attempt
 
 
-@settings(UNHURRIED, max_examples=60)
+@settings(max_examples=60)
 @given(attempts(), st.data())
 def test_an_attempt_that_was_altered_in_any_byte_is_refused(attempt: ShardAttemptResult, data: st.DataObject) -> None:
     written = to_json(attempt)
@@ -105,7 +103,6 @@ def test_an_attempt_altered_to_no_rows_or_without_its_checksum_is_refused() -> N
             read_attempt(json.dumps(altered, indent=1).encode() + b"\n", "x")
 
 
-@UNHURRIED
 @given(manifests())
 def test_a_selection_is_read_as_it_was_written_and_refused_once_it_was_altered(manifest: Manifest) -> None:
     data = selection_json(manifest)
@@ -114,7 +111,7 @@ def test_a_selection_is_read_as_it_was_written_and_refused_once_it_was_altered(m
         read_selection(data.replace(b'"dataset": "flights"', b'"dataset": "trains"'), "x")
 
 
-@settings(UNHURRIED, max_examples=40)
+@settings(max_examples=40)
 @given(manifests())
 def test_a_manifest_is_read_as_it_was_written_and_has_a_checksum_of_its_own(manifest: Manifest) -> None:
     data = to_json(manifest)
@@ -123,7 +120,7 @@ def test_a_manifest_is_read_as_it_was_written_and_has_a_checksum_of_its_own(mani
         read_manifest(data + b" ", "x", checksum_of(data))
 
 
-@settings(UNHURRIED, max_examples=60)
+@settings(max_examples=60)
 @given(manifests(), st.data())
 def test_any_other_content_is_refused_as_damaged(manifest: Manifest, data: st.DataObject) -> None:
     content: dict[str, Any] = json.loads(to_json(manifest))

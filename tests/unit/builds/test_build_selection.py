@@ -10,7 +10,6 @@ import pytest
 from built_runs import write_attempt
 from effort import rounds
 from hypothesis import given, settings, strategies as st
-from random_examples import UNHURRIED
 
 from airflow_snowpack.builds import layout
 from airflow_snowpack.builds.errors import ShardCoverageError, StorageFailed
@@ -49,7 +48,7 @@ def specified_key(attempt: ShardAttemptResult) -> tuple[int, int, str]:
     return (attempt.attempt, task if task is not None else INT64_MAX, attempt.url if attempt.url is not None else "")
 
 
-@settings(UNHURRIED, max_examples=rounds(100, soak=5000))
+@settings(max_examples=rounds(100, soak=5000))
 @given(st.lists(attempts, max_size=8), st.data())
 def test_the_smallest_attempt_of_each_shard_wins_in_whatever_order_they_come(
     found: list[ShardAttemptResult], data: st.DataObject

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import given, strategies as st
-from random_examples import UNHURRIED
 
 from airflow_snowpack.builds.errors import InvalidBuild, InvalidRowKey
 from airflow_snowpack.builds.model import KeyType, Sharding, hash_shard
@@ -16,21 +15,18 @@ from airflow_snowpack.builds.sharding import BUCKETS, SHARD_COUNTS, Placing, buc
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
 
 
-@UNHURRIED
 @given(st.lists(INTEGERS), st.integers(1, 100_000))
 def test_integers_are_placed_as_the_library_hashes_them(keys: list[int], num_shards: int) -> None:
     placed = Placing(Sharding.hash(num_shards), KeyType.INTEGER).shards(pa.array(keys, pa.int64()))
     assert placed.to_pylist() == [hash_shard(key, KeyType.INTEGER, num_shards) for key in keys]
 
 
-@UNHURRIED
 @given(st.lists(st.text(max_size=300)), st.integers(1, 1000))
 def test_strings_are_placed_as_single_ones(keys: list[str], num_shards: int) -> None:
     placed = Placing(Sharding.hash(num_shards), KeyType.STRING).shards(pa.array(keys, pa.large_string()))
     assert placed.to_pylist() == [hash_shard(key, KeyType.STRING, num_shards) for key in keys]
 
 
-@UNHURRIED
 @given(st.lists(st.binary(max_size=300)))
 def test_bytes_are_placed_as_single_ones(keys: list[bytes]) -> None:
     placed = Placing(Sharding.hash(7), KeyType.BYTES).shards(pa.array(keys, pa.binary()))
@@ -113,7 +109,6 @@ def test_no_shard_gets_more_keys_than_it_may_have(keys: int, most: int) -> None:
     assert num_shards == 1 or keys > most
 
 
-@UNHURRIED
 @given(st.lists(st.text(max_size=8), unique=True, max_size=200), st.integers(2, 30))
 def test_no_shard_gets_more_random_keys_than_it_may_have(keys: list[str], most: int) -> None:
     column = pa.array(keys, pa.string())

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
-from random_examples import UNHURRIED
 from snapshots import point, publish, remote_storage, twins
 
 from airflow_snowpack.builds.block_checksums import BLOCK
@@ -196,7 +195,7 @@ def test_any_number_of_threads_may_look_up_at_once(
     assert wrong == []
 
 
-@settings(UNHURRIED, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.integers(1, 6 * BLOCK), st.lists(st.tuples(st.integers(0, 7 * BLOCK), st.integers(0, 3 * BLOCK)), min_size=1, max_size=8)
 )

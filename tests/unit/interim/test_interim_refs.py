@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, strategies as st
-from random_examples import UNHURRIED
 
 from airflow_snowpack.interim.errors import InterimTableGone, InvalidInterimRef
 from airflow_snowpack.interim.names import Producer
@@ -28,7 +27,6 @@ views = st.builds(
 )
 
 
-@UNHURRIED
 @given(st.sampled_from([REF, BARE]) | views)
 def test_what_is_read_is_what_was_written(ref: TableRef | ViewRef) -> None:
     assert read_ref(json.loads(json.dumps(ref.to_json()))) == ref

@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import pytest
 from hypothesis import given, strategies as st
-from random_examples import UNHURRIED
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.interim.collection.dropping import Folder
@@ -21,7 +20,6 @@ from airflow_snowpack.interim.registry import check_options
 DOCS = Path(__file__).parents[3] / "docs" / "interim-tables.md"
 
 
-@UNHURRIED
 @given(st.text(max_size=250), st.text(max_size=250))
 def test_every_dag_and_task_gets_a_recognisable_name(dag_id: str, task_id: str) -> None:
     name = table_name_of(Producer(dag_id, "run", task_id), uuid4().hex)

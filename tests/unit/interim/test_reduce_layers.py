@@ -8,7 +8,6 @@ from functools import reduce
 import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
-from random_examples import UNHURRIED
 
 from airflow_snowpack.interim.map_reduce.errors import InvalidReduction, WrongRows
 from airflow_snowpack.interim.map_reduce.functions import ShippedFunction
@@ -51,7 +50,6 @@ def test_a_power_of_the_fan_in_has_exactly_its_exponent_of_layers() -> None:
             assert len(Layers.plan(rows + 1, fan_in, 1).layers) == exponent + 1
 
 
-@UNHURRIED
 @given(st.integers(1, 10**24), st.integers(2, 10**6), st.integers(1, 500))
 def test_each_layer_begins_with_what_the_one_before_gave_and_the_last_gives_one_row(rows: int, fan_in: int, most: int) -> None:
     layers = Layers.plan(rows, fan_in, most).layers

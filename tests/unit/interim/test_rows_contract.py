@@ -19,7 +19,6 @@ import pytest
 from arrow_rows import MadeRows, tables, values_in
 from effort import rounds
 from hypothesis import given, reject, settings
-from random_examples import UNHURRIED
 
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.interim.errors import UnfitForm, UnwritableFrame
@@ -66,7 +65,7 @@ def in_polars(rows: pa.Table) -> Any:
 
 
 @pytest.mark.parametrize("writer", [in_arrow, in_pandas, in_pandas_of_arrow, in_polars])
-@settings(UNHURRIED, max_examples=rounds(25, soak=5_000))
+@settings(max_examples=rounds(25, soak=5_000))
 @given(made=tables())
 def test_rows_are_read_as_they_were_written_or_refused(writer: Callable[[pa.Table], Any], made: MadeRows) -> None:
     try:

@@ -8,7 +8,6 @@ import pytest
 from conditions import ACCEPTED, REFUSED, SCHEMA
 from hypothesis import given
 from random_conditions import CONDITIONS, faulty_conditions
-from random_examples import UNHURRIED
 
 from airflow_snowpack.maintenance.condition import MOST_CHAINED, MOST_CONDITIONS, MOST_NESTED, check_condition
 from airflow_snowpack.maintenance.condition_functions import ALLOWED, OF_ICEBERG
@@ -28,13 +27,11 @@ def test_what_spark_could_not_run_is_refused_with_the_reason(condition: str, pro
         check_condition(condition, SCHEMA, "lake")
 
 
-@UNHURRIED
 @given(CONDITIONS)
 def test_any_predicate_of_the_grammar_is_accepted(condition: str) -> None:
     check_condition(condition, SCHEMA, "lake")
 
 
-@UNHURRIED
 @given(faulty_conditions())
 def test_a_predicate_with_something_in_it_that_may_not_be_there_is_refused(condition: str) -> None:
     with pytest.raises(UnusableCondition):

@@ -7,8 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
-from random_examples import UNHURRIED
+from hypothesis import given, strategies as st
 
 from airflow_snowpack.maintenance import (
     ExpireSnapshots,
@@ -215,7 +214,6 @@ HOSTILE = st.one_of(
 )
 
 
-@settings(UNHURRIED)
 @given(HOSTILE)
 def test_what_comes_out_of_column_options_is_names_only(text: str) -> None:
     for options in ({"strategy": "zorder", "zorder_columns": [text]}, {"strategy": "sort", "sort_order": text}):

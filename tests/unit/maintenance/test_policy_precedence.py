@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 from hypothesis import given, strategies as st
-from random_examples import UNHURRIED
 
 from airflow_snowpack.iceberg.names import TableName
 from airflow_snowpack.maintenance.policies import Policies, Rule
@@ -55,7 +54,6 @@ def in_python(rule: dict[str, object]) -> dict[str, Any]:
     return rule | {key: f"{rule[key]}h" for key in ("cadence", "deadline") if rule[key] is not None}
 
 
-@UNHURRIED
 @given(st.lists(rules, max_size=6), st.lists(names, min_size=1, max_size=4))
 def test_the_most_specific_rule_that_sets_a_value_holds_for_each_table(
     written: list[dict[str, object]], tables: list[str]

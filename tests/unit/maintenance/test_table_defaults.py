@@ -12,7 +12,6 @@ from health_world import NOW, health, partition
 from hypothesis import given, strategies as st
 from made_policies import policy
 from pyiceberg.transforms import IdentityTransform
-from random_examples import UNHURRIED
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.iceberg.health import HealthBounds, read_health, score
@@ -56,7 +55,6 @@ OPTIONS: dict[str, tuple[str, str, Callable[[int], str], Callable[[int], Any], A
 number = st.none() | st.integers(10, 1000)
 
 
-@UNHURRIED
 @given(st.sampled_from(sorted(OPTIONS)), number, number, number, number)
 def test_each_layer_is_above_the_ones_before_it_and_named_as_the_origin(
     name: str, iceberg: int | None, rule: int | None, own: int | None, request: int | None
@@ -87,7 +85,6 @@ JUNK = ["9" * 30, "9" * 5000, "-1", "0", "NaN", "1e3", " 7 ", "true"]
 texts = st.text(max_size=8) | st.integers().map(str) | st.sampled_from(JUNK)
 
 
-@UNHURRIED
 @given(st.dictionaries(st.sampled_from(sorted(NAMES)), texts))
 def test_no_text_of_a_property_keeps_a_table_from_being_planned_and_scored(properties: dict[str, str]) -> None:
     ages = [timedelta(days=days) for days in range(40, 0, -1)]

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import example, given, strategies as st
 from pyarrow import parquet
-from random_examples import UNHURRIED
 
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.runners import Exchange, Exchanges, ModuleEntry, ShellEntry
@@ -50,7 +49,6 @@ def read_or_refused(exchange: Exchange) -> None:
     assert len(message.encode()) < 3000, "it can be logged"
 
 
-@UNHURRIED
 @given(NAMES, st.one_of(NAMES, st.lists(NAMES, max_size=3)))
 @example("table-0", ["table-0"])
 @example("link", ["link"])
@@ -65,7 +63,6 @@ def test_any_name_in_the_result_of_a_function(name: Any, names: Any) -> None:
         read_or_refused(exchange)
 
 
-@UNHURRIED
 @given(BYTES, st.sampled_from([b"", b".parquet"]), st.booleans())
 @example(b"\xff", b".parquet", False)
 def test_any_name_of_a_file_of_a_command(name: bytes, suffix: bytes, is_link: bool) -> None:

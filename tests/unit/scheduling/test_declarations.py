@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, settings, strategies as st
-from random_examples import UNHURRIED
 
 from airflow_snowpack.scheduling import (
     AllOf,
@@ -129,7 +128,7 @@ def test_a_schedule_reads_back_from_a_yaml_file_as_an_equal_one(
 
 
 @pytest.mark.filterwarnings("ignore:An Asset URI should not contain a password")
-@settings(UNHURRIED, max_examples=100)
+@settings(max_examples=100)
 @given(uris | texts)
 @example("x://orders")
 def test_an_asset_has_the_uri_that_airflow_stores(uri: str) -> None:
@@ -183,7 +182,7 @@ json_values = st.recursive(
 )
 
 
-@settings(UNHURRIED, max_examples=400)
+@settings(max_examples=400)
 @given(st.sampled_from(sorted(GOOD)), json_values)
 def test_any_value_is_either_kept_or_an_error_that_names_its_field(field: str, value: Any) -> None:
     answer = attempt({**GOOD, field: value})
@@ -203,14 +202,14 @@ def attempt(said: Any) -> Schedule | InvalidSchedule:
         return error
 
 
-@settings(UNHURRIED, max_examples=200)
+@settings(max_examples=200)
 @given(json_values)
 def test_whatever_is_given_for_a_schedule_is_one_or_an_error(value: Any) -> None:
     with pytest.raises(InvalidSchedule):
         Schedule.from_json(value)
 
 
-@settings(UNHURRIED, max_examples=200)
+@settings(max_examples=200)
 @given(content=st.binary() | st.text().map(str.encode) | st.just(b"schedules: [{name: 2026-13-45}]") | st.just(b"[" * 5000))
 def test_whatever_is_in_a_file_is_schedules_or_an_error(content: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("yaml") / "schedules.yaml"

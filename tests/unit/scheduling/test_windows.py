@@ -10,7 +10,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
-from random_examples import UNHURRIED
 
 from airflow_snowpack.scheduling import InvalidSchedule, TimeWindow
 from airflow_snowpack.scheduling.constraints.constraint import Verdict
@@ -72,7 +71,7 @@ def minutes_of(zone: str, day: date) -> dict[datetime, datetime]:
     return {(at := first + number * MINUTE): at.astimezone(ZoneInfo(zone)).replace(tzinfo=None) for number in range(4 * 1440)}
 
 
-@settings(UNHURRIED, max_examples=300)
+@settings(max_examples=300)
 @given(moments_of_change(), minutes, minutes)
 @example(("Europe/Berlin", datetime(2026, 3, 29, 0, 0, tzinfo=UTC)), time(2, 30), time(4, 0))
 @example(("Europe/Berlin", datetime(2026, 10, 25, 0, 45, tzinfo=UTC)), time(22, 0), time(1, 30))
@@ -123,7 +122,7 @@ def test_bounds_are_minutes_and_must_differ() -> None:
 CRONS = ["0 * * * *", "*/7 * * * *", "30 2 * * *", "30 1 * * *", "0 0 * * 1", "0 12 29 2 *", "*/20 * * * * *", "59 23 L * *"]
 
 
-@settings(UNHURRIED, max_examples=200)
+@settings(max_examples=200)
 @given(moments_of_change(), st.sampled_from(CRONS))
 def test_the_next_tick_is_always_later_and_ticks_only_go_forward(place: tuple[str, datetime], cron: str) -> None:
     zone, moment = place
