@@ -182,8 +182,10 @@ class ThriftStatements(Statements):
 
     def view_of_files(self, paths: Sequence[str]) -> str:
         view = new_view()
-        # One literal, because the parser takes long for many. No path contains the separator.
-        listed = f"explode(split({literal(chr(0).join(paths))}, {literal(chr(0))}))"
+        # One literal, because the parser takes long for many. A path with the separator, as an object's key may have it, would be
+        # two: it is left alone.
+        joined = chr(0).join(path for path in paths if chr(0) not in path)
+        listed = f"explode(split({literal(joined)}, {literal(chr(0))}))"
         self.rows(f"CREATE TEMPORARY VIEW {view} AS SELECT {listed} AS {FILE_PATH}, {LAST_MODIFIED}")
         return view
 

@@ -229,6 +229,13 @@ def test_a_server_whose_catalog_has_another_table_of_the_name_changes_none(
     assert served.head(name) == head
 
 
+def test_a_view_of_files_has_each_path_as_it_is(served: Served) -> None:
+    paths = ["s3://lake/it's ${env:HOME}", "s3://lake/😀\n\\"]
+    with served.server.opened("of the test", 0) as session:
+        view = session.view_of_files([*paths, "s3://lake/a\0s3://lake/b"])
+        assert [row["file_path"] for row in session.rows(f"SELECT file_path FROM {view}")] == paths
+
+
 def test_a_refused_predicate_fails_for_good_with_sparks_reason(served: Served, jobs: Jobs, engine: SparkEngine) -> None:
     job = run(jobs, engine, served.fragmented(), "rewrite_data_files", rewrite_data_files={**COMPACT, "where": "nowhere = 1"})
 
