@@ -12,8 +12,7 @@ the options of Arrow's file system, and raises ``OSError`` when the storage fail
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 from pyarrow import fs
 
 from airflow_snowpack.builds.errors import InvalidBuild
+from airflow_snowpack.iceberg.s3_objects import as_os_errors
 from airflow_snowpack.redaction import HIDDEN, QUERY, public_address
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class ConditionalWrites:
 
     def read(self, bucket: str, key: str) -> tuple[bytes | None, str]:
         """Return an object's bytes and version; ``None`` and ``ABSENT`` if it does not exist."""
-        with _as_os_errors():
+        with as_os_errors():
             try:
                 answer = self._client.get_object(Bucket=bucket, Key=key)
             except Exception as error:
@@ -64,7 +64,7 @@ class ConditionalWrites:
     def replace(self, bucket: str, key: str, data: bytes, version: str) -> None:
         """Replace an object that has this version, or create it if that is ``ABSENT``; raise :class:`ChangedSince` otherwise."""
         condition = {"IfNoneMatch": "*"} if version == ABSENT else {"IfMatch": version}
-        with _as_os_errors():
+        with as_os_errors():
             try:
                 self._client.put_object(Bucket=bucket, Key=key, Body=data, **condition)
             except Exception as error:
@@ -77,7 +77,7 @@ class ConditionalWrites:
 
     @cached_property
     def _client(self) -> Any:
-        with _as_os_errors():
+        with as_os_errors():
             return _connect(self._options)
 
 
@@ -139,17 +139,6 @@ def _assume_role(session: Any, options: Mapping[str, Any], region: str) -> tuple
 def _error_code(error: BaseException) -> str | None:
     answer = getattr(error, "response", None)
     return str(answer.get("Error", {}).get("Code")) if isinstance(answer, dict) else None
-
-
-@contextmanager
-def _as_os_errors() -> Iterator[None]:
-    """Translate botocore's storage and network errors to ``OSError``."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        yield
-    except (BotoCoreError, ClientError) as error:
-        raise OSError(str(error)) from error
 
 
 def refuse_secrets(url: str) -> None:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 MOST_KEYS = 1_000
 """How many objects one request deletes at most; a limit of S3."""
-WORTH_A_PAGE = 10
-"""A page of a listing is requested for each so many objects, rather than each object by itself."""
+WORTH_A_PAGE = 50
+"""A listing may have a page for each so many objects. Pages come one after the other, and take longer than a request for one."""
 THREADS = 16
 OTHER_ACCESS = tuple(
     f"{kind}.{name}" for kind in ("s3", "client") for name in ("role-arn", "profile-name", "signer", "anonymous", "proxy-uri")

@@ -11,7 +11,7 @@ from s3_server import BUCKET, access_to, s3_server
 from airflow_snowpack.iceberg.s3_objects import MOST_KEYS, S3Objects, s3_objects
 
 LOCATION = f"s3://{BUCKET}/db/t"
-NAMES = ["a b%20c#d?e+é.parquet", "e\u0301.parquet", *(f"{number}.parquet" for number in range(10))]
+NAMES = ["a b%20c#d?e+é.parquet", "e\u0301.parquet", *(f"{number}.parquet" for number in range(60))]
 PATHS = [f"{LOCATION}/data/{name}" for name in NAMES]
 
 
@@ -83,7 +83,7 @@ def test_each_object_that_was_not_deleted_is_reported(objects: S3Objects, proxy:
     proxy.fault = lambda method, path: Fault.FORBIDDEN if method == "POST" else None
 
     assert objects.delete(PATHS).keys() == {*PATHS}
-    with pytest.raises(OSError, match="12 objects could not be deleted"):
+    with pytest.raises(OSError, match="62 objects could not be deleted"):
         objects.delete_folder(LOCATION)
     assert len(objects.stat(PATHS)) == len(PATHS)
 
