@@ -28,6 +28,7 @@ MOST_KEYS = 1_000
 WORTH_A_PAGE = 50
 """A listing may have a page for each so many objects. Pages come one after the other, and take longer than a request for one."""
 THREADS = 16
+CONNECT_LIMIT_S = 10
 OTHER_ACCESS = tuple(
     f"{kind}.{name}" for kind in ("s3", "client") for name in ("role-arn", "profile-name", "signer", "anonymous", "proxy-uri")
 )
@@ -172,6 +173,7 @@ class S3Objects:
             aws_session_token=of("session-token"),
             config=Config(
                 s3={"addressing_style": "virtual" if virtual else "path"},
+                connect_timeout=CONNECT_LIMIT_S,
                 max_pool_connections=THREADS,
                 # Other S3 servers than Amazon's may not support the newer checksums.
                 request_checksum_calculation="when_required",
