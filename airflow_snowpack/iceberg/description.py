@@ -55,7 +55,8 @@ class TableDescription:
 
 def describe_table(table: Table) -> TableDescription:
     """Return the description of a loaded table."""
-    newest_first = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms, reverse=True)
+    # Of two in one millisecond, the metadata lists the older one first.
+    newest_first = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms)[::-1]
     return TableDescription(
         table.metadata_location,
         table.format_version,

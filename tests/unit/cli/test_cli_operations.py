@@ -102,7 +102,7 @@ def test_the_metadata_of_a_table_is_its_columns_and_its_snapshots_newest_first(s
     shown = snowpack("tables", "metadata", "demo.flights", "--limit", "2")
     assert re.search(r"^columns +\w+ (long|string|int)", shown.out, re.MULTILINE)
     assert re.search(r"^branches and tags +main \(branch at \d+\)$", shown.out, re.MULTILINE)
-    assert len(re.findall(r"^\d+ \| .* \| append", shown.out, re.MULTILINE)) == 2
+    assert len(re.findall(r"^\d+ +\| .* \| append", shown.out, re.MULTILINE)) == 2
     cursor = re.findall(r"--cursor (\d+)", shown.err)[0]
     rest = snowpack("tables", "metadata", "demo.flights", "--cursor", cursor, "-o", "json").json
     assert (len(rest["snapshots"]), rest["next"], rest["problem"]) == (4, None, None)
