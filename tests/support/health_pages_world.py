@@ -40,35 +40,37 @@ def make_month(world: World) -> None:
 
 
 def grown(day: int, small: int, now: datetime) -> TableHealth:
-    """Return the health of a table of twelve months, in three of which small files and deletes have gathered."""
-    months = [
+    """Return the health of a table of twelve months in three regions, with small files and deletes in the last months."""
+    many = {("eu", 12): 9, ("eu", 11): 5, ("us", 12): 7, ("us", 11): 2, ("us", 10): 1, ("apac", 12): 3, ("apac", 9): 1}
+    parts = [
         made_partition(
-            values=(month,),
-            label=f"month={month}",
-            data_files=34 + (12 * max(small, 1) if month > 9 else 0),
-            small_files=12 * max(small, 1) if month > 9 else 0,
-            small_bytes=12 * max(small, 1) * 14 * MIB if month > 9 else 0,
-            large_files=month % 2,
-            with_deletes_files=7 if month == 11 else 0,
-            position_delete_files=7 if month == 11 else 0,
-            bytes=(17 + month + day // 8) * 1024 * MIB,
-            records=4_100_000,
+            values=(region, month),
+            label=f"region={region}/month={month}",
+            data_files=12 + (few := max(small, 1) * many.get((region, month), 0)),
+            small_files=few,
+            small_bytes=few * 14 * MIB,
+            large_files=month % 2 if region == "us" else 0,
+            with_deletes_files=7 if (region, month) == ("us", 11) else 0,
+            position_delete_files=7 if (region, month) == ("us", 11) else 0,
+            bytes=(6 + month // 2 + day // 8) * 1024 * MIB,
+            records=1_400_000,
             newest_at=now - timedelta(days=(12 - month) * 30, hours=3),
         )
         for month in range(12, 0, -1)
+        for region in ("apac", "eu", "us")
     ]
-    files, few = sum(each.data_files for each in months), sum(each.small_files for each in months)
+    files, few = sum(each.data_files for each in parts), sum(each.small_files for each in parts)
     committed = [round((now - timedelta(hours=8 * n)).timestamp() * 1000) for n in range(60, 0, -1)]
     return made_health(
         data_files=files,
         small_files=few,
-        small_bytes=sum(each.small_bytes for each in months),
-        large_files=sum(each.large_files for each in months),
+        small_bytes=sum(each.small_bytes for each in parts),
+        large_files=sum(each.large_files for each in parts),
         with_deletes_files=7,
         position_delete_files=7,
         delete_bytes=3 * MIB,
-        bytes=sum(each.bytes for each in months),
-        records=sum(each.records for each in months),
+        bytes=sum(each.bytes for each in parts),
+        records=sum(each.records for each in parts),
         data_manifests=38 + day,
         delete_manifests=2,
         manifests_bytes=21 * MIB,
@@ -77,7 +79,7 @@ def grown(day: int, small: int, now: datetime) -> TableHealth:
         snapshots=SnapshotLog(tuple(range(60)), (None, *range(59)), tuple(committed), ("append",) * 60),
         file_sizes=(few // 9, few // 5, few // 4, few // 5, few - few // 9 - 2 * (few // 5) - few // 4, 0, 3, 5, 8, 320, 66, 6),
         skew=1.4,
-        partition_count=12,
-        partitions=tuple(sorted(months, key=lambda each: -each.small_files)),
-        specs={0: (SpecField("month", "long", "identity", "month"),)},
+        partition_count=36,
+        partitions=tuple(sorted(parts, key=lambda each: -each.small_files)),
+        specs={0: (SpecField("region", "string", "identity", "region"), SpecField("month", "long", "identity", "month"))},
     )

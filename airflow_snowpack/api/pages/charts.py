@@ -272,7 +272,7 @@ def _shards_title(shards: Sequence[ShardAttemptResult]) -> str:
 
 def _axis(most: float) -> tuple[Callable[[float], float], tuple[tuple[int, float], ...]]:
     """Return the height of a value, and the horizontal lines."""
-    top = rounded_up(max(1, round(most)))
+    top = rounded_up(max(1, ceil(most)))
 
     def height(value: float) -> float:
         full = (HEIGHT - TOP - BELOW) * value / top
