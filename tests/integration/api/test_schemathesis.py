@@ -92,7 +92,7 @@ def test_no_answer_is_one_that_the_document_does_not_name(
     names = {"name": SCHEDULE["name"], "run": REGISTERED["name"], "table_id": interim.table_id, "key": image}
     removal = plan_removal(registry.store, TableName("lake", "analytics", "leftovers")).removal_id
     known = {**REAL_TABLE, **names, "job_id": job, "dataset": "flights", "run_id": built.run_id, "removal_id": removal}
-    assert len(operations) == 72
+    assert len(operations) == 74
     for operation in operations:
         named = {name: known[name] for name in _path_parameters(operation)}
         if mode == "NEGATIVE" and not {"parameters", "requestBody"} & operation.definition.raw.keys():
