@@ -29,7 +29,7 @@ from airflow_snowpack.maintenance.fleet.budget import Budget
 from airflow_snowpack.maintenance.fleet.model import EntryState
 from airflow_snowpack.maintenance.fleet.report import MAX_NAMED, cause_of
 from airflow_snowpack.maintenance.policies import Policies
-from airflow_snowpack.maintenance.removals.model import RemovalState
+from airflow_snowpack.maintenance.removals.model import VALID_FOR, RemovalState
 from airflow_snowpack.scheduling.pending_runs.model import PendingState
 from airflow_snowpack.store import Store
 from airflow_snowpack.store.tables.fleet import fleet_entries, fleet_passes
@@ -89,11 +89,8 @@ class NotificationCause:
 
 J, H, E, P, R = jobs.c, table_health.c, fleet_entries.c, fleet_passes.c, removals.c
 later = jobs.alias("later").c
-
-
-def _key(row: Any, table_key: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
-    """Return the lock key of a table in a row whose ``table_key`` has the name of its catalog."""
-    return sa.case((row.catalog_id == "", table_key), else_=row.catalog_id + ":" + row.database_name + "." + row.table_name)
+JOB_TABLE = sa.case((J.catalog_id == "", J.table_key), else_=J.catalog_id + ":" + J.database_name + "." + J.table_name)
+"""The lock key of a job's table, as the other tables have it."""
 
 
 def _is_gone(catalog: sa.ColumnElement[str], dotted: sa.ColumnElement[str], listed_after: datetime) -> sa.ColumnElement[bool]:
@@ -136,14 +133,15 @@ class _World:
         """The newest ended job of a table has failed."""
         ended = later.status.in_([JobStatus.COMPLETED.value, JobStatus.FAILED.value])
         of_table = sa.and_(later.table_key == J.table_key, later.catalog_id == J.catalog_id, later.deleted_at.is_(None))
-        replaced = sa.exists().where(of_table, ~later.dry_run, later.submitted_at > J.submitted_at, ended)
+        newest = sa.select(later.job_id).where(of_table, ~later.dry_run, ended).limit(1)  # a look-up for each failed job
+        newest = newest.order_by(later.submitted_at.desc(), later.job_id.desc())
         failed = sa.and_(J.deleted_at.is_(None), J.error.is_not(None), ~J.dry_run, J.status == JobStatus.FAILED.value)
         catalog = sa.case((J.catalog_id == "", J.catalog), else_=J.catalog_id)
         gone = _is_gone(catalog, J.database_name + "." + J.table_name, self._now - LISTED_WITHIN)
         query = (
             sa.select(J.job_id, J.catalog, J.catalog_id, J.database_name, J.table_name, J.error, H.owner)
-            .outerjoin_from(jobs, table_health, H.table_key == _key(J, J.table_key))
-            .where(failed, J.submitted_at > self._now - FAILED_WITHIN, ~replaced, ~gone)
+            .outerjoin_from(jobs, table_health, H.table_key == JOB_TABLE)
+            .where(failed, J.submitted_at > self._now - FAILED_WITHIN, J.job_id == newest.scalar_subquery(), ~gone)
             .order_by(J.submitted_at.desc(), J.job_id.desc())
             .limit(MOST_FAILURES)
         )
@@ -186,10 +184,12 @@ class _World:
 
     def removals(self) -> Iterator[NotificationCause]:
         """A removal waits for an approval."""
-        waits = sa.and_(R.state == RemovalState.AWAITING_APPROVAL.value, R.expires_at > self._now)
+        valid = R.planned_at > self._now - VALID_FOR, R.expires_at > self._now  # the index has the time of the plan
         named = (R.removal_id, R.catalog, R.catalog_id, R.database_name, R.table_name)
         query = sa.select(*named, R.kind, R.item_count, R.bytes, R.expires_at, H.owner)
-        query = query.outerjoin_from(removals, table_health, H.table_key == R.table_key).where(waits)
+        query = query.outerjoin_from(removals, table_health, H.table_key == R.table_key).where(
+            R.state == RemovalState.AWAITING_APPROVAL.value, *valid
+        )
         for row in self._all(query.order_by(R.planned_at, R.removal_id)):
             table, what = _table(row), "snapshot" if row.kind == "snapshots" else "orphan file"
             amount = plural(row.item_count, what) + ("" if row.bytes is None else f" ({size(row.bytes)})")
@@ -241,7 +241,7 @@ class _World:
         came = sa.exists().where(next_one.schedule == c.schedule, next_one.ended_at > c.ended_at)
         timed_out = sa.and_(c.state == PendingState.DISCARDED.value, c.ended_because.startswith("its constraints were not met"))
         query = sa.select(c.schedule, c.dag_id).where(c.ended_at > self._now - TIMED_OUT_WITHIN, timed_out, ~came)
-        for row in self._all(query.order_by(c.schedule)):
+        for row in sorted(self._all(query)):  # an order in the statement would walk over all runs
             text = f"{row.schedule}: a run of {row.dag_id} was discarded, because its constraints were not met in time."
             yield NotificationCause(CauseKind.SCHEDULE, f"timeout {row.schedule}", "", text, f"/schedules/{row.schedule}")
 

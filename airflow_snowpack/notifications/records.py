@@ -157,10 +157,9 @@ class Notifications:
         :param digest_at: the end of the period of the accepted digest; ``None`` if there was none.
         """
         now = self.store.clock()
-        values = {"attempts": 0, "next_attempt_at": now + QUIET, "problem": None} | (
-            {} if digest_at is None else {"digest_at": digest_at}
-        )
-        mine = sa.update(notification_receivers).where(R.receiver == name, R.attempt_id == fence).values(values)
+        ended = {} if digest_at is None else {"digest_at": digest_at}
+        mine = sa.update(notification_receivers).where(R.receiver == name, R.attempt_id == fence)
+        mine = mine.values(attempts=0, next_attempt_at=now + QUIET, problem=None, **ended)
         accepted = sa.update(notifications).where(N.cause_key == sa.bindparam("b_key")).values(notified_at=now)
 
         def write(conn: sa.Connection) -> bool:

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 class NoNotifier(SnowpackError, kind=Kind.MISCONFIGURED):
     """There is no notifier."""
 
-    def __init__(self, given: object) -> None:
+    def __init__(self, problem: str) -> None:
         super().__init__(
-            f"notifier = {given!r:.200} is not a notifier of Airflow, or a mapping of owners to notifiers with the key '*' for "
-            "all others. Pass one to NotifyOperator, or name one in [snowpack] notifiers, such as my_company.alerts:NOTIFIERS."
+            f"{problem}. Pass a notifier of Airflow, or a mapping of owners to notifiers with the key '*' for all others, to "
+            "NotifyOperator, or name one in [snowpack] notifiers, such as my_company.alerts:NOTIFIERS."
         )
 
 
@@ -127,10 +127,13 @@ class NotifyOperator(UsesCatalog):
         given: Any = self.notifier
         if given is None and hook.settings.notifiers:
             module, _, name = hook.settings.notifiers.partition(":")
-            given = getattr(import_module(module), name)
+            try:
+                given = getattr(import_module(module), name)
+            except (ImportError, AttributeError) as problem:
+                raise NoNotifier(f"[snowpack] notifiers = {hook.settings.notifiers} cannot be imported: {problem}") from problem
         by_owner = given if isinstance(given, Mapping) else {"*": given}
         if "*" not in by_owner or not all(callable(each) for each in by_owner.values()):
-            raise NoNotifier(given)
+            raise NoNotifier(f"The notifier is a {type(given).__name__} that cannot be used")  # its text may be a secret
         return by_owner
 
     def _policies(self, hook: SnowpackHook) -> Policies | None:

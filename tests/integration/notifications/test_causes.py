@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from made_health import made_health
 from pages_world import TABLES, World
 from planned_removals import plan_removal
+from query_plans import scans, sent_by
 from wrong_things import entry, fail, heal, run_pass, sicken, succeed
 
+from airflow_snowpack.iceberg import TableName
+from airflow_snowpack.jobs import JobStatus
 from airflow_snowpack.maintenance.fleet.budget import Budget
 from airflow_snowpack.maintenance.fleet.model import EntryState
 from airflow_snowpack.maintenance.policies import Policies, Rule
@@ -88,6 +92,17 @@ def test_owners_come_from_table_properties_and_policies_and_separate_causes(worl
     }  # fmt: skip
     policies = Policies([Rule("payments.*", owner="payments"), Rule("analytics.*", owner="analytics")])
     assert [each.owner for each in found(world, policies)] == ["analytics", "ana", "payments"]
+
+
+def test_the_owner_of_a_failed_table_is_that_of_its_own_catalog(world: World) -> None:
+    for catalog_id, owner in (("c0ffee", "ana"), ("decade", "ben")):
+        table, health = TableName.parse(VIEWS, catalog="lake", catalog_id=catalog_id), made_health(properties={"owner": owner})
+        world.installation.health_records.put(table, health)
+    job = world.jobs.submit(TableName.parse(VIEWS, catalog="lake", catalog_id="decade"), ["expire_snapshots"])
+    claim = world.jobs.claim("worker", job_id=job.job_id, catalog_id="decade")
+    assert claim is not None
+    world.jobs.finish(claim, JobStatus.FAILED, [], "No space left.")
+    assert [each.owner for each in found(world)] == ["ben"]
 
 
 def test_a_table_that_left_the_catalog_is_no_cause(world: World) -> None:
@@ -201,4 +216,12 @@ def test_the_number_of_statements_does_not_grow_with_tables_and_jobs(world: Worl
         with counted(world) as seen:
             found(world)
         numbers.append(len(seen))
+        assert all(each.startswith("SELECT") for each in seen)
     assert numbers == [8, 8]
+
+
+def test_no_job_event_or_run_of_a_schedule_is_walked_over(world: World) -> None:
+    for dotted in TABLES:
+        fail(world, dotted, "No space left.")
+    sent = sent_by(world.store, lambda: found(world))
+    assert scans(world.store, sent, ["jobs", "pending_jobs", "inventory_tables", "removals", "fleet_entries"]) == []

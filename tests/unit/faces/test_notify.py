@@ -145,7 +145,27 @@ def test_a_notifier_that_fails_to_render_stops_no_other_one_and_each_message_is_
 def test_without_a_receiver_for_everything_the_task_fails_and_names_the_setting(run_operator: Runner, given: Any) -> None:
     outcome = run_operator(operators.NotifyOperator(task_id="notify", notifier=given))
     assert outcome.state == "failed"
+    assert "mail" not in str(outcome.error), "an address may have a token"
     assert r"name one in [snowpack] notifiers, such as my_company.alerts:NOTIFIERS" in str(outcome.error)
+
+
+@pytest.mark.one_database
+def test_notifiers_that_cannot_be_imported_are_named_with_the_setting(
+    run_operator: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__NOTIFIERS", "json:nowhere")
+    outcome = run_operator(operators.NotifyOperator(task_id="notify"))
+    assert outcome.state == "failed"
+    assert "[snowpack] notifiers = json:nowhere cannot be imported: module 'json' has no attribute" in str(outcome.error)
+
+
+@pytest.mark.one_database
+def test_policies_that_cannot_be_used_stop_no_notification(
+    run_operator: Runner, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__SNOWPACK__POLICIES", "gone.yaml")
+    fail(jobs, "shop.orders")
+    assert run_operator(operators.NotifyOperator(task_id="notify", notifier=print)).xcom["sent"] == {"*": 1}
 
 
 @pytest.mark.one_database
