@@ -77,6 +77,7 @@ class Services:
     :param sign: the sign of life of this process.
     :param dag_states: returns the state of DAGs in Airflow by id, as far as this process can read it.
     :param timeout: how long a request may take; the catalog and the storage get a share of it each.
+    :param iceberg: the version that Spark runs with; ``None``: unknown here.
     """
 
     installation: Installation
@@ -87,6 +88,7 @@ class Services:
     sign: SignOfLife | None = None
     dag_states: DagStates = no_dag_states
     timeout: timedelta = REQUEST_TIMEOUT
+    iceberg: str | None = None
     _catalog_threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(CATALOG_THREADS, "snowpack-catalog"), repr=False
     )

@@ -142,6 +142,18 @@ def engine_of(connection: Connection) -> type[Spark]:
         raise UnusableEngine(kind, str(problem)) from problem
 
 
+def known_iceberg(settings: Settings, spark_conn_id: str | None = None) -> str | None:
+    """Return the version of Iceberg in local sessions; ``None`` if a server, a cluster or given jars decide it.
+
+    :param spark_conn_id: instead of the setting's.
+    """
+    if spark_conn_id or settings.spark_conn_id or not {"spark.jars", "spark.jars.packages"}.isdisjoint(settings.spark_conf):
+        return None
+    from airflow_snowpack.spark.runtimes import installed_runtime
+
+    return installed_runtime().iceberg
+
+
 def spark_master(connection: Connection) -> str:
     """Return the master of a ``spark`` connection: ``local[4]``, ``yarn``, ``spark://host:7077``, ``k8s://https://host:6443``.
 

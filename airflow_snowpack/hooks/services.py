@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from airflow_snowpack.airflow_versions import TASKS_READ_DAG_RUNS, require
 from airflow_snowpack.api.roles import DagState, DagStates, no_dag_states
+from airflow_snowpack.connections.spark import known_iceberg
 from airflow_snowpack.errors import SnowpackError
 from airflow_snowpack.hooks.api_client import AirflowRest
 from airflow_snowpack.hooks.build_storage import BuildStorageHook
@@ -155,6 +156,7 @@ def open_services(
         sign=sign,
         dag_states=dag_states or no_dag_states,
         timeout=settings.request_timeout,
+        iceberg=known_iceberg(settings),
     )
 
 

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ICEBERG_VERSION = "1.12.0"
 ASSUME_ROLE = "org.apache.iceberg.aws.AssumeRoleAwsClientFactory"
 REGIONS = ("client.region", "s3.region", "glue.region")
 DELETED_AT_ONCE = "1000"
@@ -42,10 +41,10 @@ def storage_properties(warehouse: str | None, properties: Mapping[str, str]) -> 
 
 
 def storage_packages(warehouse: str | None, properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the Maven coordinates of the storage's clients; none for local files and HDFS."""
+    """Return the storage's clients as Maven coordinates without Iceberg's version; none for local files and HDFS."""
     named = (each for each in (AWS, GCP, AZURE) if each.is_named(properties))
     found = _of_warehouse(warehouse, properties) or next(named, None)
-    return () if found is None else (f"org.apache.iceberg:{found.bundle}:{ICEBERG_VERSION}",)
+    return () if found is None else (f"org.apache.iceberg:{found.bundle}",)
 
 
 def _of_warehouse(warehouse: str | None, properties: Mapping[str, str]) -> _Storage | None:

@@ -58,7 +58,13 @@ class JobOrder(StrEnum):
 
 
 def option(
-    default: Any, read: Reader, procedure_option: str | None = None, *, of_request: bool = False, of_table: bool = False
+    default: Any,
+    read: Reader,
+    procedure_option: str | None = None,
+    *,
+    of_request: bool = False,
+    of_table: bool = False,
+    since: str | None = None,
 ) -> Any:
     """Declare an option of an action.
 
@@ -66,8 +72,9 @@ def option(
     :param procedure_option: the key in the procedure's ``options`` map, if the option goes there.
     :param of_request: it belongs to one request, such as a list to delete, so policies and table properties cannot set it.
     :param of_table: it names something of the table, which :meth:`ActionOptions.check_table` looks up before a job is submitted.
+    :param since: the first version of Iceberg whose procedure has it; ``None``: every supported one has.
     """
-    flags = {"of_request": of_request, "of_table": of_table}
+    flags = {"of_request": of_request, "of_table": of_table, "since": since}
     return field(default=default, metadata={"read": literal(read), "procedure_option": procedure_option, **flags})
 
 
@@ -300,6 +307,23 @@ def defaults(action: str) -> dict[str, Any]:
 def refused(options: ActionOptions, name: str, problem: str) -> InvalidOption:
     """Return the error of an option that does not fit the other options or the table."""
     return InvalidOption(options.action, name, problem, option_names(options.action))
+
+
+def refuse_newer(given: Iterable[ActionOptions], iceberg: str) -> None:
+    """Refuse options that this version of Iceberg lacks.
+
+    :raises InvalidOption: the procedure of this version has no such argument.
+    """
+    for options in given:
+        for each in fields(options):
+            since = each.metadata["since"]
+            if since and _release(iceberg) < _release(since) and getattr(options, each.name) != each.default:
+                problem = f"needs Iceberg {since}, and Spark runs with Iceberg {iceberg}: install pyspark for a newer one"
+                raise refused(options, each.name, problem)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2])
 
 
 def _plain(value: Any) -> Any:

@@ -36,6 +36,7 @@ from airflow_snowpack.maintenance.options import (
     option_names,
     parse_all_options,
     parse_options,
+    refuse_newer,
     table_options,
     usable_actions,
 )
@@ -80,6 +81,7 @@ class MaintenanceRequest:
         only_if_needed: bool = True,
         priority: int = 0,
         order: Sequence[str] = (),
+        iceberg: str | None = None,
     ) -> MaintenanceRequest:
         """Check names, actions, options and the priority.
 
@@ -91,6 +93,7 @@ class MaintenanceRequest:
             override it.
         :param priority: from -1000 to 1000.
         :param order: the installation's order of actions.
+        :param iceberg: the version that Spark runs with; ``None``: unknown here.
         :param actions: ``auto`` alone leaves them to a plan, see :attr:`is_auto`.
         :raises PlanTakesNoOptions: the request combines ``auto`` with options.
         :raises InvalidTableName: a name is malformed.
@@ -109,7 +112,9 @@ class MaintenanceRequest:
         if not only_if_needed:
             for action in asked:
                 given.setdefault(action, {}).setdefault("only_if_needed", False)
-        parse_all_options(given)
+        parsed = parse_all_options(given)
+        if iceberg is not None:
+            refuse_newer(parsed.values(), iceberg)
         written = {action: as_given(action, given[action]) for action in asked if action in given}
         options = {action: values for action, values in written.items() if values}
         return cls(name, asked, options, check_priority(priority))

@@ -52,6 +52,7 @@ class Submitter:
 
     :param order: the installation's order of actions.
     :param planner: returns the planner of tables, for requests whose actions are ``auto``.
+    :param iceberg: the version that Spark runs with; ``None``: unknown here.
     """
 
     jobs: Jobs
@@ -60,6 +61,7 @@ class Submitter:
     order: Sequence[str]
     planner: Callable[[], Planner]
     ask_catalog: AskCatalog = call
+    iceberg: str | None = None
 
     def submit(self, request: MaintenanceRequest, *, key: str | None = None, dry_run: bool = False) -> Submission:
         """Submit a request, or return the job of an earlier request with the same key.

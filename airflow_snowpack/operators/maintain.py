@@ -118,6 +118,7 @@ class RequestsMaintenance(WaitsForTable):
         raise NotImplementedError
 
     def _request(self, hook: SnowpackHook, catalog_id: str) -> MaintenanceRequest:
+        from airflow_snowpack.connections.spark import known_iceberg
         from airflow_snowpack.maintenance import DEFAULT_ORDER
         from airflow_snowpack.maintenance.submit import MaintenanceRequest
 
@@ -131,6 +132,7 @@ class RequestsMaintenance(WaitsForTable):
             only_if_needed=read_flag("only_if_needed", self.only_if_needed),
             priority=read_number("priority", self.priority) or 0,
             order=hook.settings.action_order,
+            iceberg=known_iceberg(hook.settings, getattr(self, "spark_conn_id", None)),
         )
 
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from airflow_snowpack.redaction import public_address, redacted
-from airflow_snowpack.spark.config import check_pyspark
 from airflow_snowpack.spark.errors import OrphanStillRunning, SparkUnavailable
+from airflow_snowpack.spark.runtimes import check_pyspark
 from airflow_snowpack.spark.session import CONNECT_MODE, without_substitution
 from airflow_snowpack.spark.statements import SessionStatements
 
@@ -283,5 +283,5 @@ def _reaching(url: str) -> Iterator[None]:
 
 def _lacking(version: str, error: ImportError) -> SparkUnavailable:
     return SparkUnavailable(
-        f"A Spark Connect session needs more packages ({error}). Install them: pip install 'pyspark-client=={version}'."
+        f"A Spark Connect session needs more packages ({error}). Install them: pip install 'pyspark[connect]=={version}'."
     )

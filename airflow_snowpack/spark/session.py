@@ -28,16 +28,15 @@ from airflow_snowpack.redaction import HIDDEN, SECRET_NAME
 from airflow_snowpack.spark.config import (
     CATALOG_PREFIX,
     ICEBERG_EXTENSIONS,
-    ICEBERG_RUNTIME,
     REDACTED,
     REDACTION,
     SUBSTITUTION,
     check_jars,
-    check_pyspark,
 )
 from airflow_snowpack.spark.errors import SparkUnavailable
 from airflow_snowpack.spark.java import find_java
 from airflow_snowpack.spark.jvm import JvmLog, start_jvm
+from airflow_snowpack.spark.runtimes import check_pyspark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -142,17 +141,16 @@ def _start(config: SparkConfig) -> _Running:
 
 def _start_submitted(config: SparkConfig) -> _Running:
     """Start the session of an application of ``spark-submit``, in its JVM and with its settings."""
-    import pyspark
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark import SparkConf, SparkContext
 
-    version = check_pyspark(pyspark.__version__)  # Spark's own, which has no metadata of a package
+    version = check_pyspark()
     try:
         SparkContext._ensure_initialized()
         jvm: Any = SparkContext._jvm
         jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(ICEBERG_EXTENSIONS)
     except Py4JJavaError:
-        packages = ",".join((ICEBERG_RUNTIME, *config.packages))
+        packages = ",".join(config.coordinates())
         raise SparkUnavailable(f"spark-submit has no Iceberg. Add --packages {packages}, or these jars with --jars.") from None
     except (Py4JError, OSError) as gone:
         raise SparkUnavailable(f"The JVM of spark-submit does not answer ({gone}). Submit the application again.") from gone

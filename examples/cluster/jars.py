@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from airflow_snowpack.spark.config import ICEBERG_VERSION
 from airflow_snowpack.spark.java import find_java
+from airflow_snowpack.spark.runtimes import installed_runtime
 from examples.cluster.errors import JarsMissing
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ PYSPARK_JARS = Path(str(distribution("pyspark").locate_file("pyspark/jars")))
 HOME = Path(__file__).parents[2] / ".state" / "jars"
 MAVEN = "{http://ant.apache.org/ivy/maven}"
 ALONE = "!"
-AWS_BUNDLE = f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG_VERSION}!"
+AWS_BUNDLE = f"org.apache.iceberg:iceberg-aws-bundle:{installed_runtime().iceberg}!"
 """The AWS SDK, which Iceberg's S3FileIO needs."""
 DOWNLOAD_LIMIT_S = 900.0
 SETTINGS = """\

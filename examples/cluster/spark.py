@@ -9,8 +9,9 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from airflow_snowpack.spark.config import ICEBERG_EXTENSIONS, ICEBERG_RUNTIME, SUBSTITUTION
+from airflow_snowpack.spark.config import ICEBERG_EXTENSIONS, SUBSTITUTION
 from airflow_snowpack.spark.java import find_java
+from airflow_snowpack.spark.runtimes import installed_runtime
 from examples.cluster.jars import AWS_BUNDLE, PYSPARK_JARS, Jars
 from examples.cluster.process import LOCALHOST
 
@@ -55,7 +56,7 @@ def spark_submit(main_class: str, home: Path, *, master: str, memory: str, conf:
         "spark.driver.bindAddress": LOCALHOST,
         "spark.ui.enabled": "false",
         **PATIENCE,
-        "spark.jars": ",".join(map(str, Jars().get("spark", (f"{ICEBERG_RUNTIME}!", AWS_BUNDLE)))),
+        "spark.jars": ",".join(map(str, Jars().get("spark", (f"{installed_runtime().coordinates}!", AWS_BUNDLE)))),
         **conf,
     }
     home.mkdir(parents=True, exist_ok=True)

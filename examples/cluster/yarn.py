@@ -15,8 +15,9 @@ from xml.etree import ElementTree
 
 import httpx
 
-from airflow_snowpack.spark.config import ICEBERG_EXTENSIONS, ICEBERG_RUNTIME
+from airflow_snowpack.spark.config import ICEBERG_EXTENSIONS
 from airflow_snowpack.spark.java import find_java
+from airflow_snowpack.spark.runtimes import installed_runtime
 from examples.cluster.jars import AWS_BUNDLE, PYSPARK_JARS, Jars, pyspark_jars
 from examples.cluster.part import Part
 from examples.cluster.process import LOCALHOST, ServerProcess, free_ports
@@ -100,7 +101,7 @@ class Yarn(Part):
             **PATIENCE,
             **{f"spark.yarn.appMasterEnv.{key}": value for key, value in places.items()},
             **{f"spark.executorEnv.{key}": value for key, value in places.items()},
-            "spark.jars": ",".join(map(str, Jars().get("spark", (f"{ICEBERG_RUNTIME}!", AWS_BUNDLE)))),
+            "spark.jars": ",".join(map(str, Jars().get("spark", (f"{installed_runtime().coordinates}!", AWS_BUNDLE)))),
             **(conf or {}),
         }
         flags = [flag for key, value in settings.items() for flag in ("--conf", f"{key}={value}")]

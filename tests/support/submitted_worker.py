@@ -22,7 +22,7 @@ from sqlalchemy.engine import make_url
 from airflow_snowpack.iceberg import CatalogConfig, TableName
 from airflow_snowpack.iceberg.catalog import SQLITE_JDBC
 from airflow_snowpack.jobs import Job, Jobs
-from airflow_snowpack.spark.config import ICEBERG_RUNTIME
+from airflow_snowpack.spark.runtimes import installed_runtime
 from examples.cluster.spark import PATIENCE, SPARK_HOME
 
 APPLICATION = Path(__file__).parents[2] / "docker/spark/snowpack_worker.py"
@@ -94,7 +94,13 @@ class SubmittedWorld:
     def command(self, master: str, *options: str) -> list[str]:
         """Return the command of spark-submit, in client mode; the options are those of the worker."""
         patience = [argument for key, value in PATIENCE.items() for argument in ("--conf", f"{key}={value}")]
-        submit = [str(SPARK_HOME / "bin/spark-submit"), "--master", master, "--packages", f"{ICEBERG_RUNTIME},{SQLITE_JDBC}"]
+        submit = [
+            str(SPARK_HOME / "bin/spark-submit"),
+            "--master",
+            master,
+            "--packages",
+            f"{installed_runtime().coordinates},{SQLITE_JDBC}",
+        ]
         return [*submit, *patience, str(APPLICATION), "--config", str(self.configuration), *options]
 
 

@@ -52,7 +52,9 @@ Key = Annotated[
 
 
 async def _submitter(actor: Acting, services: Open) -> Submitter:
-    return Submitter(services.jobs, services.inventory, actor, services.order, services.planner, services.ask_catalog)
+    return Submitter(
+        services.jobs, services.inventory, actor, services.order, services.planner, services.ask_catalog, services.iceberg
+    )
 
 
 Submitting = Annotated[Submitter, Depends(_submitter)]
@@ -86,6 +88,7 @@ def submit(
             only_if_needed=body.only_if_needed,
             priority=body.priority,
             order=submitter.order,
+            iceberg=submitter.iceberg,
         )
     submission = submitter.submit(wanted, key=key, dry_run=body.dry_run)
     return _accepted(request, submission.job, again=submission.again)

@@ -14,6 +14,7 @@ from airflow_snowpack.cli.context import CommandContext, command
 from airflow_snowpack.cli.errors import UsageProblem
 from airflow_snowpack.cli.output import is_for_people, print_rows
 from airflow_snowpack.cli.values import read_object
+from airflow_snowpack.connections.spark import known_iceberg
 from airflow_snowpack.exit_code import ExitCode
 from airflow_snowpack.humanize import short_id
 from airflow_snowpack.jobs import JobNotFound, Submission, TableLocked
@@ -64,6 +65,7 @@ def _read_request(args: Namespace, here: CommandContext) -> MaintenanceRequest:
         only_if_needed=args.only_if_needed,
         priority=args.priority,
         order=here.settings.action_order,
+        iceberg=known_iceberg(here.settings),
     )
 
 

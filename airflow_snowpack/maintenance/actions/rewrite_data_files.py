@@ -158,13 +158,13 @@ class RewriteDataFiles(Rewrite):
     remove_dangling_deletes: bool = option(False, flag, "remove-dangling-deletes")
     max_files_to_rewrite: int | None = option(None, whole_number(at_least=1, at_most=2**31 - 1), "max-files-to-rewrite")
     rewrite_job_order: JobOrder | None = option(None, one_of(JobOrder), "rewrite-job-order")
-    branch: str | None = option(None, branch_name, of_table=True)
+    branch: str | None = option(None, branch_name, of_table=True, since="1.11")
     max_file_group_input_files: int | None = option(
         None, whole_number(at_least=1, at_most=NO_LIMIT), "max-file-group-input-files"
     )
     output_spec_id: int | None = option(None, whole_number(at_least=0, at_most=2**31 - 1), "output-spec-id", of_table=True)
     use_starting_sequence_number: bool | None = option(None, flag, "use-starting-sequence-number")
-    cache_delete_files: bool | None = option(None, flag, "cache-delete-files")
+    cache_delete_files: bool | None = option(None, flag, "cache-delete-files", since="1.12")
     shuffle_partitions_per_file: int | None = option(
         None, whole_number(at_least=1, at_most=2**31 - 1), "shuffle-partitions-per-file"
     )

@@ -55,7 +55,7 @@ class RewriteManifests(Rewrite):
 
     use_caching: bool | None = option(None, flag)
     spec_id: int | None = option(None, whole_number(at_least=0, at_most=2**31 - 1), of_table=True)
-    sort_by: tuple[str, ...] = option((), columns)
+    sort_by: tuple[str, ...] = option((), columns, since="1.12")
 
     def check_table(self, table: Table, name: str) -> None:
         check_spec(self, "spec_id", table, name)

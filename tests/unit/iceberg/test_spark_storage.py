@@ -7,11 +7,10 @@ from collections.abc import Mapping
 import pytest
 
 from airflow_snowpack.iceberg import CatalogConfig
-from airflow_snowpack.spark.config import ICEBERG_VERSION
 
 PREFIX = "spark.sql.catalog.lake."
 S3_IO = "org.apache.iceberg.aws.s3.S3FileIO"
-BUNDLE = "org.apache.iceberg:iceberg-{}-bundle:" + ICEBERG_VERSION
+BUNDLE = "org.apache.iceberg:iceberg-{}-bundle"
 
 
 def catalog(warehouse: str, **properties: str) -> CatalogConfig:

@@ -20,7 +20,15 @@ from airflow_snowpack.maintenance import (
 )
 from airflow_snowpack.maintenance.action import Action
 from airflow_snowpack.maintenance.errors import InvalidOption, UnknownAction
-from airflow_snowpack.maintenance.options import ActionOptions, defaults, option_names, parse_all_options, parse_options
+from airflow_snowpack.maintenance.options import (
+    ActionOptions,
+    defaults,
+    option_names,
+    parse_all_options,
+    parse_options,
+    refuse_newer,
+)
+from airflow_snowpack.maintenance.submit import MaintenanceRequest
 
 
 def data_files(**given: Any) -> RewriteDataFiles:
@@ -223,6 +231,32 @@ def test_what_comes_out_of_column_options_is_names_only(text: str) -> None:
             continue
         assert set(argument) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_., ()")
         assert argument.count("(") == argument.count(")") == (1 if "zorder_columns" in options else 0)
+
+
+@pytest.mark.parametrize(
+    ("action", "options", "lacking", "having"),
+    [
+        ("rewrite_data_files", {"branch": "audit"}, "1.10.1", "1.11.0"),
+        ("rewrite_data_files", {"cache_delete_files": True}, "1.11.0", "1.12.0"),
+        ("rewrite_manifests", {"sort_by": "part"}, "1.11.0", "1.12.0"),
+    ],
+)
+def test_an_option_that_the_version_of_iceberg_lacks_is_refused_by_its_name(
+    action: str, options: dict[str, Any], lacking: str, having: str
+) -> None:
+    def request(iceberg: str | None) -> MaintenanceRequest:
+        return MaintenanceRequest.parse("db.t", [action], catalog="lake", options={action: options}, iceberg=iceberg)
+
+    (name,) = options
+    with pytest.raises(
+        InvalidOption, match=rf"'{name}' of {action} needs Iceberg 1\.\d\d, and Spark runs with Iceberg {lacking}:"
+    ):
+        request(lacking)
+    assert request(having).options == request(None).options
+
+
+def test_options_with_their_defaults_fit_every_version_of_iceberg() -> None:
+    refuse_newer([parse_options(action, {}) for action in Action], "1.4.0")
 
 
 def test_options_for_several_actions_are_read_at_once() -> None:

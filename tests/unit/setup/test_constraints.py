@@ -34,7 +34,8 @@ def test_every_constraint_is_one_version_and_no_address(constraints: dict[str, R
 
 def test_pyspark_and_its_client_have_one_version(constraints: dict[str, Requirement], project: dict[str, Any]) -> None:
     assert str(constraints["pyspark"].specifier) == str(constraints["pyspark-client"].specifier)
-    pinned = {requirement.name: str(requirement.specifier) for requirement in map(Requirement, project["dependencies"])}
+    extra = project["optional-dependencies"]["spark-provider"]
+    pinned = {requirement.name: str(requirement.specifier) for requirement in map(Requirement, extra)}
     assert pinned["pyspark"] == pinned["pyspark-client"] == str(constraints["pyspark"].specifier)
 
 

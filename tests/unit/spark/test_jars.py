@@ -6,33 +6,52 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from airflow_snowpack.spark import SparkConfig, SparkUnavailable
-from airflow_snowpack.spark.config import ICEBERG_RUNTIME, SPARK_VERSION, check_jars, check_pyspark, explain_download
+from airflow_snowpack.spark.config import check_jars, explain_download
+from airflow_snowpack.spark.runtimes import NEWEST, RUNTIMES, check_pyspark, installed_runtime
 
 
 def test_the_installed_pyspark_fits() -> None:
-    assert check_pyspark().startswith("4.1.")
+    assert installed_runtime() is RUNTIMES[".".join(check_pyspark().split(".")[:2])]
 
 
-@pytest.mark.parametrize("installed", ["4.2.0", "4.0.1", "3.5.9", "5.0.0.dev1"])
-def test_another_minor_version_is_refused_with_the_one_that_fits(installed: str) -> None:
-    with pytest.raises(SparkUnavailable, match=rf"pyspark {installed} is installed.*pip install .*'pyspark==4\.1\.3' "):
+@pytest.mark.parametrize("installed", ["4.2.0", "3.4.4", "5.0.0.dev1"])
+def test_a_version_without_a_runtime_is_refused_with_those_that_have_one(installed: str) -> None:
+    with pytest.raises(
+        SparkUnavailable, match=rf"pyspark {installed} is installed.*Spark 3\.5, 4\.0, 4\.1\. .*'pyspark==4\.1\.3'"
+    ):
         check_pyspark(installed)
 
 
-def test_a_client_of_another_version_is_refused_before_its_files_break_the_import() -> None:
-    with pytest.raises(SparkUnavailable, match=r"pyspark 4\.1\.3 and pyspark-client 4\.2\.0 .*'pyspark-client==4\.1\.3'"):
-        check_pyspark("4.1.3", "4.2.0")
+@pytest.mark.parametrize(("installed", "client", "both"), [("4.1.4", "4.2.0", "4.1.3"), ("4.0.1", "4.1.3", "4.0.1")])
+def test_a_client_of_another_version_is_refused_before_its_files_break_the_import(installed: str, client: str, both: str) -> None:
+    with pytest.raises(
+        SparkUnavailable, match=f"{installed} and pyspark-client {client} .*'pyspark=={both}' 'pyspark-client=={both}'"
+    ):
+        check_pyspark(installed, client)
 
 
-def test_the_version_that_messages_name_is_the_one_that_the_package_requires() -> None:
+def test_the_package_requires_the_versions_that_it_has_runtimes_for() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
-    assert {f"pyspark=={SPARK_VERSION}", f"pyspark-client=={SPARK_VERSION}"} <= set(project["dependencies"])
+    required = next(each for each in map(Requirement, project["dependencies"]) if each.name == "pyspark")
+    assert [minor for minor in ("3.4", "3.5", "4.0", "4.1", "4.2") if required.specifier.contains(f"{minor}.9")] == list(RUNTIMES)
+    assert {f"pyspark=={NEWEST.tested}", f"pyspark-client=={NEWEST.tested}"} <= set(
+        project["optional-dependencies"]["spark-provider"]
+    )
+
+
+def test_iceberg_s_packages_get_the_version_of_its_runtime() -> None:
+    conf = SparkConfig(
+        packages=("org.apache.iceberg:iceberg-aws-bundle", "org.apache.iceberg:iceberg-gcp-bundle:1.0.0")
+    ).launch_conf()
+    bundle = f"org.apache.iceberg:iceberg-aws-bundle:{installed_runtime().iceberg}"
+    assert conf["spark.jars.packages"].split(",")[1:] == [bundle, "org.apache.iceberg:iceberg-gcp-bundle:1.0.0"]
 
 
 def test_local_jars_replace_every_download(tmp_path: Path) -> None:
-    jar = tmp_path / "iceberg-spark-runtime-4.1_2.13-1.12.0.jar"
+    jar = tmp_path / f"{installed_runtime().artifact}-1.12.0.jar"
     jar.touch()
     check_jars((jar,))
     conf = SparkConfig(jars=(jar,), packages=("org.xerial:sqlite-jdbc:3.54.1.0",)).launch_conf()
@@ -41,17 +60,17 @@ def test_local_jars_replace_every_download(tmp_path: Path) -> None:
 
 
 def test_local_jars_must_exist_and_hold_the_runtime(tmp_path: Path) -> None:
-    other = tmp_path / "iceberg-spark-runtime-3.5_2.12-1.12.0.jar"
+    other = tmp_path / "iceberg-spark-runtime-3.4_2.12-1.12.0.jar"
     with pytest.raises(SparkUnavailable, match="does not exist"):
         check_jars((other,))
     other.touch()
-    with pytest.raises(SparkUnavailable, match=r"None of the jars .* is Iceberg's runtime for Spark 4\.1"):
+    with pytest.raises(SparkUnavailable, match=r"None of the jars .* is Iceberg's runtime for Spark"):
         check_jars((other,))
 
 
 def test_packages_are_beside_the_runtime_once_each() -> None:
-    conf = SparkConfig(packages=("a:b:1", ICEBERG_RUNTIME, "a:b:1")).launch_conf()
-    assert conf["spark.jars.packages"] == f"{ICEBERG_RUNTIME},a:b:1"
+    conf = SparkConfig(packages=("a:b:1", installed_runtime().coordinates, "a:b:1")).launch_conf()
+    assert conf["spark.jars.packages"] == f"{installed_runtime().coordinates},a:b:1"
 
 
 def test_what_could_not_be_downloaded_is_named() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_snowpack.iceberg.catalog import POSTGRES_JDBC
 from airflow_snowpack.settings import Settings
-from airflow_snowpack.spark.config import ICEBERG_RUNTIME
+from airflow_snowpack.spark.runtimes import NEWEST
 from airflow_snowpack.worker.__main__ import open_sparks, parser
 from airflow_snowpack.worker.environment import Environment
 
@@ -56,7 +56,7 @@ def test_the_commands_of_spark_submit_ship_the_application_with_options_of_a_wor
     given = dict(zip(words[1::2], words[2::2], strict=True))
 
     assert given["--deploy-mode"] == "cluster"
-    assert given["--packages"] == f"{ICEBERG_RUNTIME},{POSTGRES_JDBC}"
+    assert given["--packages"] == f"{NEWEST.coordinates},{POSTGRES_JDBC}"
     assert (REPOSITORY / "docker/spark" / Path(application).name).is_file()
     assert parser().parse_args(shlex.split(options[0])).config is not None
 
