@@ -44,9 +44,9 @@ os.environ["AIRFLOW_HOME"] = _airflow_home.name
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
 # Airflow looks for a connection in its database, too. Without the table it could not say that there is none, and whether there is
-# the table would depend on which tests ran before in this process.
+# the table would depend on which tests ran before in this process. (Airflow 3.1 has team_id, later ones team_name.)
 with closing(sqlite3.connect(Path(_airflow_home.name) / "airflow.db")) as _database:
-    _texts = "conn_type, description, host, schema, login, team_name, password, extra"
+    _texts = "conn_type, description, host, schema, login, team_name, team_id, password, extra"
     _database.execute(
         f"CREATE TABLE connection (id INTEGER PRIMARY KEY, conn_id, {_texts}, port INTEGER, "
         "is_encrypted BOOLEAN, is_extra_encrypted BOOLEAN)"

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from airflow_since import since_airflow
 from made_plans import made_plan
 
 from airflow_snowpack import dags
@@ -36,6 +37,7 @@ def test_the_dags_of_the_page_have_the_tasks_that_it_names() -> None:
     assert tasks == [["maintain", "plan", "report"], ["maintain_fleet"]]
 
 
+@since_airflow(3, 2)
 def test_the_example_runs_for_its_schedule_and_by_hand_and_not_for_a_backfill() -> None:
     """A pass maintains the tables of now, whatever its data interval is."""
     assert not any(kind.value == "backfill" for kind in dags.fleet.allowed_run_types)

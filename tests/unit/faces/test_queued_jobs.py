@@ -6,13 +6,13 @@ import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from bounded import PATIENCE_S
 from scripted_engine import ScriptedEngine, eventually
+from trigger_rounds import trigger_of
 
 from airflow_snowpack import operators, sensors
 from airflow_snowpack.iceberg import TableName
@@ -138,7 +138,7 @@ def test_the_sensor_waits_in_the_triggerer_until_a_job_waits(
     outcome = run_operator(sensor)
     assert outcome.state == "deferred"
     (deferred,) = [each for each in outcome.sent if type(each).__name__ == "DeferTask"]
-    trigger = load(deferred.classpath, deferred.trigger_kwargs)
+    trigger = trigger_of(deferred)
 
     async def event_after_a_submit() -> dict[str, Any]:
         waiting = asyncio.ensure_future(anext(aiter(trigger.run())))
@@ -151,14 +151,6 @@ def test_the_sensor_waits_in_the_triggerer_until_a_job_waits(
     assert event == {"depth": 1}
     resumed = run_operator(sensor, resume=("execute_complete", {"event": event, "until": "9999-01-01T00:00:00+00:00"}))
     assert (resumed.state, resumed.xcom) == ("success", [0])
-
-
-def load(path: str, arguments: Any) -> Any:
-    """The trigger as the triggerer makes it."""
-    from airflow.sdk.serde import deserialize
-
-    module, _, name = path.rpartition(".")
-    return getattr(import_module(module), name)(**{key: deserialize(value) for key, value in dict(arguments).items()})
 
 
 def test_the_depths_of_several_catalogs_are_one_statement(
