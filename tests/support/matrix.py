@@ -102,7 +102,12 @@ def table(results: Results) -> str:
 
 def with_table(page: str, results: Results) -> str:
     """Return the page with the table of these results."""
-    return re.sub(f"(?s){BEGIN}.*{END}", lambda _: f"{BEGIN}\n{table(results)}\n{END}", page)
+    return between(page, BEGIN, END, table(results))
+
+
+def between(page: str, begin: str, end: str, text: str) -> str:
+    """Return the page with a text between two markers."""
+    return re.sub(f"(?s){begin}.*{end}", lambda _: f"{begin}\n{text}\n{end}", page)
 
 
 def write_matrix(reports: Iterable[pytest.TestReport]) -> None:

@@ -9,9 +9,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bounded import PATIENCE_S
+from compat.run import table as versions_table
 from matrix import BEGIN, END, PAGE, RESULTS, results_of, table, with_table
 from promises import PROMISES
 from soak_report import measured_lines, soak_lines
@@ -202,3 +204,16 @@ def test_the_page_has_the_table_of_the_kept_results() -> None:
     page = PAGE.read_text()
 
     assert with_table(page, json.loads(RESULTS.read_text())) == page
+
+
+def test_the_table_of_versions_counts_tests_and_names_the_steps_that_differ() -> None:
+    def cell(passed: int, failed: int, scenario: str) -> dict[str, Any]:
+        versions = {"apache-airflow": "3.1.8", "pyspark": "4.1.3"}
+        tests = {"passed": passed, "failed": failed, "skipped": 2}
+        return {"date": "2026-11-27", "versions": versions, "tests": tests, "scenario": scenario}
+
+    lines = versions_table({"a": cell(9, 0, "the same"), "b": cell(8, 1, "`rows` differs")}).splitlines()
+    assert lines[2:] == [
+        "| a | 3.1.8 | 4.1.3 | 2026-11-27 | 9 passed, 2 skipped | the same |",
+        "| b | 3.1.8 | 4.1.3 | 2026-11-27 | 8 passed, 1 failed, 2 skipped | `rows` differs |",
+    ]
