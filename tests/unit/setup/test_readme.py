@@ -54,8 +54,8 @@ def test_every_command_of_getting_started_is_run_by_a_test() -> None:
         "docker compose up --build --wait": "tests/system/test_compose_up.py",
     }
     by_hand = {
-        "pip install --constraint constraints.txt .",
-        "pip install --constraint constraints.txt '.[jdk]'",
+        "pip install --constraint constraints.txt '.[spark-provider]'",
+        "pip install --constraint constraints.txt '.[spark-provider,jdk]'",
         "make cluster-demo",
     }
     assert {*shell_lines(GETTING_STARTED)} == {*run_by, *by_hand}
