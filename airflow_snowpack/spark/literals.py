@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # Comments, quoted names and quoted strings may contain what looks like a marker.
 MARKER = re.compile(r"/\*.*?\*/|`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|:(?P<name>\w+)", re.DOTALL)
+LONG_MARKER = re.compile(r"CAST\(:(?P<name>\w+) AS BIGINT\)")
 NOT_PLAIN = re.compile(r"[^A-Za-z0-9 _./,=<>()-]")
 
 
@@ -29,6 +30,11 @@ def with_literals(sql: str, args: Mapping[str, Any]) -> str:
     :raises TypeError: an argument has another type than text, number, boolean or aware datetime.
     """
     return MARKER.sub(lambda match: literal(args[match["name"]]) if match["name"] else match[0], sql)
+
+
+def with_constants(sql: str, args: Mapping[str, Any]) -> str:
+    """Return a CALL as Iceberg reads it on Spark 3.5, whose arguments are constants: no markers, and no casts to BIGINT."""
+    return with_literals(LONG_MARKER.sub(lambda match: f"{args[match['name']]}L", sql), args)
 
 
 def literal(value: object) -> str:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
+from airflow_snowpack.spark.literals import with_constants
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -181,6 +183,8 @@ class SessionStatements(Statements):
         return len(tracker.getJobIdsForTag(tag))
 
     def _frame(self, sql: str, args: Mapping[str, Any]) -> DataFrame:
+        if self.session.version.startswith("3.") and args:
+            return self.session.sql(with_constants(sql, args))
         return self.session.sql(sql, args=dict(args))
 
 

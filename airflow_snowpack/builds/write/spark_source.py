@@ -34,7 +34,7 @@ from airflow_snowpack.builds.storage import Storage
 from airflow_snowpack.builds.write.attempt import AttemptPlace, ShardPlan, check_key, write_attempt
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.literal import check_literal
-from airflow_snowpack.spark import SparkFailed, SparkWork, without_substitution
+from airflow_snowpack.spark import SparkFailed, SparkUnavailable, SparkWork, without_substitution
 from airflow_snowpack.spark.plan_tables import tables_read
 from airflow_snowpack.spark.session import spare_archives
 
@@ -77,12 +77,11 @@ class SparkSource:
 
     def count_keys(self, key: str, interrupt: Interrupt) -> np.ndarray:
         """Count the distinct keys by bucket, in a pass over the input; nulls are not counted, because writing refuses them."""
-        from pyspark.sql.pandas.functions import arrow_udf
         from pyspark.sql.types import IntegerType
 
         df = self.df
         check_key(arrow_schema_of(df), key)
-        bucket: Column = arrow_udf(spark_bucket, IntegerType())(df[key])  # type: ignore[call-overload]  # pyspark types no Arrow functions
+        bucket: Column = _arrow_udf()(spark_bucket, IntegerType())(df[key])
         keys = df.where(df[key].isNotNull()).select(df[key]).distinct()
         counts = keys.select(bucket.alias("bucket")).groupBy("bucket").count()
         found: pa.Table = _run(interrupt.work, counts, counts.toArrow)
@@ -164,7 +163,6 @@ def _with_shard_ids(df: DataFrame, sharding: Sharding, schema: pa.Schema, key_co
     """
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql.functions import expr
-    from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.types import IntegerType
 
     if sharding.column is not None and sharding.column not in df.columns:
@@ -173,11 +171,22 @@ def _with_shard_ids(df: DataFrame, sharding: Sharding, schema: pa.Schema, key_co
         _check_sql("sharding", sharding.sql)
     placing = Placing(sharding, key_type_of(key_column, schema.field(key_column).type))
     # The type stubs require the kind of function; Spark infers it, and warns if it is passed.
-    shards: Any = arrow_udf(SparkPlacing(placing).shards, IntegerType())  # type: ignore[call-overload]  # pyspark types no Arrow functions
+    shards: Any = _arrow_udf()(SparkPlacing(placing).shards, IntegerType())
     try:
         return df.withColumn(SHARD, shards(expr(sharding.sql) if sharding.sql is not None else df[sharding.column or key_column]))
     except (AnalysisException, ParseException) as error:
         raise InvalidBuild("sharding", sharding.sql or sharding.column, str(error).partition("\n")[0]) from error
+
+
+def _arrow_udf() -> Any:
+    """Return Spark's constructor of functions on Arrow arrays; raise :class:`SparkUnavailable` before Spark 4.1."""
+    try:
+        from pyspark.sql.pandas.functions import arrow_udf
+    except ImportError:
+        from pyspark import __version__
+
+        raise SparkUnavailable(f"A build from Spark needs Spark 4.1, and pyspark {__version__} is installed.") from None
+    return arrow_udf
 
 
 def _check_sql(name: str, text: str) -> None:

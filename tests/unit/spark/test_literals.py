@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given, strategies as st
 
-from airflow_snowpack.spark.literals import literal, with_literals
+from airflow_snowpack.spark.literals import literal, with_constants, with_literals
 
 
 @given(st.text())
@@ -36,3 +36,11 @@ def test_booleans_and_numbers_are_sparks() -> None:
 def test_another_type_is_refused(value: object) -> None:
     with pytest.raises(TypeError, match="cannot be an argument"):
         literal(value)
+
+
+def test_a_call_of_spark_3_has_constants_in_the_place_of_markers_and_casts() -> None:
+    sql = (
+        "CALL lake.x(table => :table, retain_last => :last, snapshot_ids => array(CAST(:id_0 AS BIGINT), CAST(:id_1 AS BIGINT)))"
+    )
+    given = {"table": "db.t", "last": 2, "id_0": 7, "id_1": 2**62}
+    assert with_constants(sql, given) == f"CALL lake.x(table => 'db.t', retain_last => 2, snapshot_ids => array(7L, {2**62}L))"
