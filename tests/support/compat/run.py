@@ -26,7 +26,8 @@ from typing import Any
 REPOSITORY = Path(__file__).parents[3]
 sys.path.insert(0, str(REPOSITORY / "tests" / "support"))
 
-from matrix import DOCS, PAGE, between  # noqa: E402 - it is beside this folder
+from compat.scenario import without_chance  # noqa: E402 - it is below that folder, and the next one in it
+from matrix import DOCS, PAGE, between  # noqa: E402
 
 RESULTS = DOCS / "versions.json"
 ENVIRONMENTS = REPOSITORY / ".state" / "compat"
@@ -140,7 +141,7 @@ def compared(cell: Cell) -> str:
         return "did not end"
     if not reference.scenario.exists():
         return "not compared"
-    ours, theirs = (json.loads(each.scenario.read_text()) for each in (cell, reference))
+    ours, theirs = (without_chance(json.loads(each.scenario.read_text())) for each in (cell, reference))
     return ", ".join(f"`{step}` differs" for step in theirs if ours.get(step) != theirs[step]) or SAME
 
 
