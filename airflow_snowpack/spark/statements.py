@@ -183,7 +183,7 @@ class SessionStatements(Statements):
         return len(tracker.getJobIdsForTag(tag))
 
     def _frame(self, sql: str, args: Mapping[str, Any]) -> DataFrame:
-        if self.session.version.startswith("3.") and args:
+        if args and self.session.version < "4.1":  # earlier versions bind arguments of a procedure wrongly, or not at all
             return self.session.sql(with_constants(sql, args))
         return self.session.sql(sql, args=dict(args))
 
