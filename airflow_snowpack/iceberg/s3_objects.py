@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airflow_snowpack.iceberg.locations import scheme_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
 MOST_KEYS = 1_000
@@ -87,6 +87,7 @@ class S3Objects:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         with as_os_errors(), ThreadPoolExecutor(THREADS, "snowpack-stat") as pool:
             for page in islice(pages, len(keys) // WORTH_A_PAGE):
+                _check_listing(page)
                 listed = (each for each in page.get("Contents", ()) if each["Key"] in keys)
                 found |= {each["Key"]: _found(each["Size"], each["LastModified"]) for each in listed}
                 if not page.get("IsTruncated"):
@@ -124,6 +125,7 @@ class S3Objects:
         found = False
         with as_os_errors():
             for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+                _check_listing(page)
                 if keys := [each["Key"] for each in page.get("Contents", ())]:
                     found = True
                     if problems := self._delete(bucket, keys):
@@ -134,7 +136,7 @@ class S3Objects:
     def _delete(self, bucket: str, keys: list[str]) -> dict[str, str]:
         from botocore.exceptions import BotoCoreError, ClientError
 
-        request = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        request = {"Objects": [{"Key": key} for key in keys]}  # not quiet: silence would be the answer of a proxy, too
         try:
             answer = self.client.delete_objects(Bucket=bucket, Delete=request)
         except ClientError as refusal:
@@ -143,14 +145,14 @@ class S3Objects:
         except BotoCoreError as error:
             return dict.fromkeys(keys, str(error))
         else:
-            failed = (each for each in answer.get("Errors", ()) if each.get("Code") not in ABSENT)
-            return {each["Key"]: f"{each.get('Code')}: {each.get('Message')}" for each in failed}
+            return _not_deleted(keys, answer.get("Deleted", ()), answer.get("Errors", ()))
         problems: dict[str, str] = {}
         for key in keys:
             try:
                 self.client.delete_object(Bucket=bucket, Key=key)
             except (BotoCoreError, ClientError) as error:
-                problems[key] = str(error)
+                if not isinstance(error, ClientError) or error.response["Error"]["Code"] not in ABSENT:
+                    problems[key] = str(error)
         return problems
 
     @cached_property
@@ -189,6 +191,26 @@ def _by_bucket(paths: Iterable[str]) -> Iterator[tuple[str, Collection[str]]]:
         bucket, key = split(path)
         buckets.setdefault(bucket, {})[key] = None
     yield from buckets.items()
+
+
+def _check_listing(page: Mapping[str, Any]) -> None:
+    """:raises OSError: it is another document, as of a proxy, which would read as an empty listing."""
+    if "IsTruncated" not in page and "Name" not in page:
+        raise OSError("the server did not answer with a listing")
+
+
+def _not_deleted(
+    keys: Collection[str], deleted: Sequence[Mapping[str, str]], errors: Sequence[Mapping[str, str]]
+) -> dict[str, str]:
+    """Return why keys were not deleted; what the answer does not name is not, unless only the spelling of its key can differ."""
+    failed = {
+        each.get("Key", ""): f"{each.get('Code')}: {each.get('Message')}" for each in errors if each.get("Code") not in ABSENT
+    }
+    if len(deleted) + len(errors) >= len(keys) and failed.keys() <= {*keys}:
+        return failed
+    gone = {each.get("Key", "") for each in (*deleted, *errors)} - failed.keys()
+    other = next((why for key, why in failed.items() if key not in keys), "the server did not report its deletion")
+    return {key: failed.get(key, other) for key in keys if key not in gone}
 
 
 def _found(size: int, modified_at: datetime) -> FoundObject:

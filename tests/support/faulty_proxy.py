@@ -41,6 +41,12 @@ class Fault(Enum):
     """403, as a REST catalog answers; the server does not get it."""
     NOT_IMPLEMENTED = auto()
     """501, as services with a part of S3's requests answer."""
+    NO_SUCH_KEY = auto()
+    """404, as Google Cloud Storage answers to the deletion of what is not there."""
+    NOT_ALL = auto()
+    """200, with an error whose key is spelled differently; the server does not get it."""
+    PAGE = auto()
+    """200 and a page of HTML, as a proxy answers; the server does not get it."""
     TRUNCATED = auto()
     """The response ends in the middle of its body."""
 
@@ -48,6 +54,12 @@ class Fault(Enum):
 REFUSALS = {
     Fault.BUSY: (b"503 Slow Down", b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"),
     Fault.NOT_IMPLEMENTED: (b"501 Not Implemented", b"<Error><Code>NotImplemented</Code></Error>"),
+    Fault.NO_SUCH_KEY: (b"404 Not Found", b"<Error><Code>NoSuchKey</Code><Message>It is not there.</Message></Error>"),
+    Fault.NOT_ALL: (
+        b"200 OK",
+        b"<DeleteResult><Error><Key>other</Key><Code>AccessDenied</Code><Message>no</Message></Error></DeleteResult>",
+    ),
+    Fault.PAGE: (b"200 OK", b"<html><p>Sign in</p></html>"),
     Fault.FORBIDDEN: (b"403 Forbidden", b'{"error": {"message": "read-only", "type": "ForbiddenException", "code": 403}}'),
 }
 

@@ -88,6 +88,29 @@ def test_each_object_that_was_not_deleted_is_reported(objects: S3Objects, proxy:
     assert len(objects.stat(PATHS)) == len(PATHS)
 
 
+@pytest.mark.parametrize("fault", [Fault.NOT_ALL, Fault.PAGE])
+def test_an_answer_that_names_none_of_the_objects_has_deleted_none(objects: S3Objects, proxy: FaultyProxy, fault: Fault) -> None:
+    put(NAMES)
+    proxy.fault = lambda method, path: fault if method == "POST" else None
+
+    assert objects.delete(PATHS).keys() == {*PATHS}
+    with pytest.raises(OSError, match="62 objects could not be deleted"):
+        objects.delete_folder(LOCATION)
+
+
+def test_what_is_gone_counts_as_deleted_where_objects_are_deleted_one_by_one(objects: S3Objects, proxy: FaultyProxy) -> None:
+    faults = {"POST": Fault.NOT_IMPLEMENTED, "DELETE": Fault.NO_SUCH_KEY}
+    proxy.fault = lambda method, path: faults.get(method)
+
+    assert objects.delete(PATHS) == {}
+
+
+def test_a_listing_that_is_a_page_of_a_proxy_is_an_error_of_the_storage(objects: S3Objects, proxy: FaultyProxy) -> None:
+    proxy.fault = lambda method, path: Fault.PAGE
+    with pytest.raises(OSError, match="did not answer with a listing"):
+        objects.stat(PATHS)
+
+
 def test_a_folder_goes_with_all_below_it_and_its_neighbour_stays(objects: S3Objects) -> None:
     put(NAMES)
     put(["0.parquet"], "t2")
