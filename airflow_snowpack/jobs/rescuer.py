@@ -92,7 +92,7 @@ def rescue(
         # In separate transactions: a submit takes the table's lock first and writes its key last.
         _delete_expired_keys(store)
         forget_operations(store)
-        sum_increments(store)
+    sum_increments(store)
     return report
 
 

@@ -32,6 +32,9 @@ SUM = "_sum"
 BUCKET = "le"
 """The label of a histogram's bucket: its upper bound. Each observation is in one bucket."""
 INFINITE = "+Inf"
+EXACT = 1024
+"""Observations are in parts of it, so that their sum has no rounding error, and no other one after :func:`sum_increments`: for
+Prometheus, a counter that falls by its last digit was restarted, and all of it counts again."""
 BATCH_SIZE = 5_000
 """How many increments one transaction adds to the counters."""
 MAX_BATCHES = 20
@@ -57,7 +60,7 @@ class Counts:
         """
         place = bisect_left(bounds, value)
         self.add(name, 1, **labels, **{BUCKET: f"{bounds[place]:g}" if place < len(bounds) else INFINITE})
-        self.add(f"{name}{SUM}", max(value, 0.0), **labels)
+        self.add(f"{name}{SUM}", round(max(value, 0.0) * EXACT) / EXACT, **labels)
 
     def row(self) -> list[list[Any]]:
         """Return the parameter ``b_counts`` of :func:`record_counts`."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from clocks import MovedClock
 
 from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.jobs import ActionOutcome, ActionResult, Jobs, JobStatus
 from airflow_snowpack.jobs.withdrawal import withdraw
-from airflow_snowpack.store.counters import read_counters, sum_increments
+from airflow_snowpack.store.counters import Counts, add_counts, read_counters, sum_increments
 from airflow_snowpack.store.tables.counters import counter_increments
 from airflow_snowpack.store.tables.jobs import jobs as jobs_table
 
@@ -97,6 +99,27 @@ def test_the_sweep_sums_what_jobs_recorded_and_the_counters_stay_equal(jobs: Job
     assert jobs.store.scalar(rows) == 0
     assert read_counters(jobs.store) == before
     assert counted(jobs, "jobs_ended") == {("completed",): 5}
+
+
+def test_a_counter_of_seconds_never_falls_when_it_is_summed_as_prometheus_would_take_that_for_a_restart(jobs: Jobs) -> None:
+    for seconds in (0.1, 0.2, 0.3):
+        before = read_counters(jobs.store)
+        counts = Counts()
+        counts.observe("waits", seconds, [1.0])
+        jobs.store.transact(partial(add_counts, counts=counts))
+        if not before:
+            sum_increments(jobs.store)
+    before = read_counters(jobs.store)
+    sum_increments(jobs.store)
+    assert read_counters(jobs.store) == before
+    assert before["waits_sum"][()] == pytest.approx(0.6, abs=0.002)
+
+
+def test_in_drain_mode_the_sweep_sums_too(jobs: Jobs, table: TableName) -> None:
+    run(jobs, table)
+    jobs.set_drain(on=True, by="ada")
+    jobs.sweep()
+    assert jobs.store.scalar(sa.select(sa.func.count()).select_from(counter_increments)) == 0
 
 
 def test_processes_that_sum_at_once_count_everything_once(jobs: Jobs, table: TableName) -> None:
