@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 from airflow_snowpack.iceberg.locations import normalise
 from airflow_snowpack.maintenance.errors import OtherTableInSpark
 from airflow_snowpack.maintenance.procedures import procedure_call
+from airflow_snowpack.spark import SparkFailed
 
 if TYPE_CHECKING:
     from airflow_snowpack.maintenance.action_run import ActionRun
 
+NO_SNAPSHOT = "Cannot find snapshot: -1"
+"""What ``ancestors_of`` answers for a table without a current snapshot."""
 TRIES = 3
 """Writers may commit between the two reads, and Spark may keep a table until it is refreshed."""
 
@@ -39,11 +42,20 @@ def check_same_table(run: ActionRun) -> None:
             if theirs == normalise(before.location()):
                 return
             continue
-        ancestors = [row["snapshot_id"] for row in run.call(procedure_call(run.name, "ancestors_of", {}))]
+        ancestors = _ancestors(run)
         theirs = f"snapshot {ancestors[0]}" if ancestors else "no snapshot"
         if ours in ancestors and (ours == ancestors[0] or run.table().snapshot_by_id(ancestors[0]) is not None):
             return
     raise OtherTableInSpark(str(run.name), theirs, before.location() if ours is None else f"snapshot {ours}")
+
+
+def _ancestors(run: ActionRun) -> list[int]:
+    try:
+        return [row["snapshot_id"] for row in run.call(procedure_call(run.name, "ancestors_of", {}))]
+    except SparkFailed as error:
+        if NO_SNAPSHOT not in str(error):
+            raise
+        return []
 
 
 def _location(run: ActionRun) -> str:

@@ -204,16 +204,18 @@ def test_the_five_actions_keep_the_rows_and_name_their_job_to_the_server(served:
     assert {each["action"] for each in origins if each["job_id"] == job.job_id} == {*Action, "ancestors_of"}
 
 
-@pytest.mark.parametrize("ahead", ["server", "process", "neither", "both are empty"])
+@pytest.mark.parametrize("ahead", ["server", "process", "neither", "both are empty", "the server's is empty"])
 def test_a_server_whose_catalog_has_another_table_of_the_name_changes_none(
     served: Served, jobs: Jobs, tmp_path: Path, ahead: str
 ) -> None:
     name, elsewhere = served.fragmented(), CatalogConfig.embedded(tmp_path, "lake").load()
     theirs, rows = served.catalog.load_table(name.identifier), pa.table({"id": [1], "note": ["new"]})
     elsewhere.create_namespace("db")
-    if ahead == "both are empty":
+    if ahead.endswith("empty"):
         served.sql(f"DROP TABLE {name.quoted}", f"CREATE TABLE {name.quoted} (id BIGINT, note STRING) USING iceberg")
-        elsewhere.create_table(name.identifier, theirs.schema())
+        ours = elsewhere.create_table(name.identifier, theirs.schema())
+        if ahead != "both are empty":
+            ours.append(rows)
     elif ahead == "neither":
         elsewhere.create_table(name.identifier, theirs.schema()).append(rows)
     else:
