@@ -84,7 +84,9 @@ class ShutdownWatcher:
 LEFT_CHECK_INTERVAL = timedelta(minutes=1)
 """How often an idle worker counts the jobs that wait for workers of other catalogs."""
 SKIP_INTERVAL = timedelta(minutes=1)
-"""How long a worker of several catalogs leaves one alone that cannot be used."""
+"""How long a worker of several catalogs leaves one alone that cannot be used, at least."""
+SKIP_FACTOR = 10
+"""And how many times as long as the catalog let it wait, so that most of its time is left for the others."""
 RECENT_JOBS = 1_000
 
 
@@ -240,7 +242,8 @@ class JobWorker:
         try:
             engine = self._makers[catalog_id]()
         except SnowpackError as problem:
-            self._skipped_until[catalog_id] = now + SKIP_INTERVAL
+            failed_at = self._jobs.store.clock()
+            self._skipped_until[catalog_id] = failed_at + max(SKIP_INTERVAL, SKIP_FACTOR * (failed_at - now))
             if self._skipped_until.keys() == self._makers.keys():
                 raise
             log.warning("catalog_skipped: jobs of the catalog %s wait: %s", catalog_id, problem)

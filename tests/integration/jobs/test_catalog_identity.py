@@ -225,6 +225,27 @@ def test_a_worker_of_several_catalogs_works_on_while_one_of_them_is_down(jobs: J
     assert worker.run_once() is JobStatus.COMPLETED
 
 
+def test_a_catalog_that_lets_a_worker_wait_takes_little_of_its_time_from_the_others(jobs: Jobs, clock: MovedClock) -> None:
+    silent = []
+
+    def wait() -> ScriptedEngine:
+        silent.append(clock())
+        clock.move(minutes=2)
+        raise CatalogUnreachable("lake", OSError("no answer"))
+
+    for number in range(10):
+        jobs.submit(TableName("lake", "sales", f"b{number}", B), ACTIONS)
+    worker = JobWorker(jobs, wait, "worker", catalog_id=A, more_catalogs={B: ScriptedEngine})
+
+    for _ in range(10):
+        assert worker.run_once() is JobStatus.COMPLETED
+        clock.move(minutes=1)
+    assert len(silent) == 1
+    clock.move(minutes=10)
+    assert worker.run_once() is None
+    assert len(silent) == 2
+
+
 def test_a_worker_none_of_whose_catalogs_can_be_used_ends_with_the_reason(jobs: Jobs) -> None:
     def down() -> ScriptedEngine:
         raise CatalogUnreachable("lake", OSError("down"))
