@@ -220,7 +220,7 @@ def _have_redacted(context: SparkContext, settings: Mapping[str, str]) -> None:
     conf = java_context.sc().conf()
     conf.setIfMissing(REDACTION, REDACTED)
     for key in filter(SECRET_NAME.search, settings):
-        conf.set(key, HIDDEN)
+        conf.setIfMissing(key, HIDDEN)  # one that the caller started it with is for the caller's own new sessions
 
 
 def _check_same(wanted: Mapping[str, str], running: Mapping[str, str]) -> None:

@@ -38,11 +38,17 @@ def test_a_catalog_that_the_callers_own_code_uses_in_the_session_of_the_process_
     assert spark.sql("SHOW NAMESPACES IN lake").collect()
     monkeypatch.setattr("airflow_snowpack.spark.session._running", None)  # as if that code had started it
     endpoint, started_with = "spark.sql.catalog.lake.s3.endpoint", spark.sparkContext._jsc.sc().conf()
+    secret = "spark.sql.catalog.lake.s3.secret-access-key"
     started_with.set(endpoint, "http://127.0.0.1:9")
+    started_with.set(secret, "of the caller")
 
-    other = local_session(replace(spark_config, catalogs=CatalogConfig.embedded(tmp_path).spark_conf()))
+    ours = CatalogConfig.embedded(tmp_path).spark_conf() | {secret: "ours"}
+    other = local_session(replace(spark_config, catalogs=ours))
 
+    assert other.conf.get(secret) == "ours"
+    assert spark.newSession().conf.get(secret) == "of the caller"
     started_with.remove(endpoint)
+    started_with.remove(secret)
     assert not other.sql("SHOW NAMESPACES IN lake").collect()
     assert other.conf.get(endpoint, None) is None
     assert spark.sql("SHOW NAMESPACES IN lake").collect()
