@@ -383,7 +383,7 @@ class Jobs:
     def sweep(self, *, actor: Actor | None = None) -> SweepReport:
         """Requeue jobs whose lease has expired, fail those without attempts left, and unlock the tables of lost holders.
 
-        Does nothing in drain mode. Work of a dead worker on a Spark server is ended first, outside the transaction: until it has
+        In drain mode, it only sums counters. Work of a dead worker on a Spark server is ended first, outside the transaction: until it has
         ended, its job does not fail and its table stays locked.
         """
         ended = frozenset() if self.drain().on else end_orphans(self.store, self.policy, self.orphans)
