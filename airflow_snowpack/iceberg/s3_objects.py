@@ -9,6 +9,7 @@ The invariant: a key is what is written in a path, with each of its characters; 
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ OTHER_ACCESS = tuple(
 NOT_IN_BULK = frozenset({400, 405, 411, 501})
 """Responses of services that have S3's other requests and not this one, such as Google Cloud Storage."""
 ABSENT = frozenset({"NoSuchKey", "404"})
+NOT_IN_XML = re.compile(r"[\x00-\x1f\ufffe\uffff]|\s\Z")
+"""In a key that a request in bulk may not contain, or that a server may read as another one."""
 
 
 def s3_objects(location: str, properties: Mapping[str, str]) -> S3Objects | None:
@@ -134,6 +137,11 @@ class S3Objects:
         return found
 
     def _delete(self, bucket: str, keys: list[str]) -> dict[str, str]:
+        alone = [key for key in keys if NOT_IN_XML.search(key)]
+        rest = [key for key in keys if not NOT_IN_XML.search(key)] if alone else keys
+        return self._delete_each(bucket, alone) | (self._delete_at_once(bucket, rest) if rest else {})
+
+    def _delete_at_once(self, bucket: str, keys: list[str]) -> dict[str, str]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         request = {"Objects": [{"Key": key} for key in keys]}  # not quiet: silence would be the answer of a proxy, too
@@ -146,6 +154,11 @@ class S3Objects:
             return dict.fromkeys(keys, str(error))
         else:
             return _not_deleted(keys, answer.get("Deleted", ()), answer.get("Errors", ()))
+        return self._delete_each(bucket, keys)
+
+    def _delete_each(self, bucket: str, keys: list[str]) -> dict[str, str]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
         problems: dict[str, str] = {}
         for key in keys:
             try:

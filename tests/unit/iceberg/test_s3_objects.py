@@ -78,6 +78,17 @@ def test_a_server_without_deletions_in_bulk_deletes_one_by_one(objects: S3Object
     assert objects.stat(PATHS) == {}
 
 
+def test_a_key_that_xml_cannot_write_is_deleted_and_keeps_no_other_from_it(objects: S3Objects, proxy: FaultyProxy) -> None:
+    names = [*NAMES[:3], "a\x01b.parquet", "a\rb.parquet", "end "]
+    put([*names, "end"])
+    paths = [f"{LOCATION}/data/{name}" for name in names]
+
+    assert objects.delete(paths) == {}
+
+    assert methods(proxy).count("POST") == 1
+    assert objects.stat([*paths, f"{LOCATION}/data/end"]).keys() == {f"{LOCATION}/data/end"}
+
+
 def test_each_object_that_was_not_deleted_is_reported(objects: S3Objects, proxy: FaultyProxy) -> None:
     put(NAMES)
     proxy.fault = lambda method, path: Fault.FORBIDDEN if method == "POST" else None
