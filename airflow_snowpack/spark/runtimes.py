@@ -14,7 +14,7 @@ Only with one version of both it does not matter which was unpacked last, so :fu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from importlib.util import find_spec
 
 from airflow_snowpack.spark.errors import SparkUnavailable
@@ -67,7 +67,9 @@ def check_pyspark(installed: str | None = None, client: str | None = None) -> st
     :raises SparkUnavailable: there is none, there is no runtime for its minor version, or the pyspark-client beside it has
         another version.
     """
-    found, beside = installed or _installed_pyspark(), client or _version_of("pyspark-client")
+    found = installed or _installed_pyspark()
+    # Beside the pyspark of a Spark installation, the client is in another folder, and hidden.
+    beside = client or (_version_of("pyspark-client") if found == _version_of_package() else None)
     if found is None:
         raise SparkUnavailable(f"pyspark is not installed. Install it: pip install 'pyspark=={NEWEST.tested}'.")
     if _minor(found) not in RUNTIMES:
@@ -94,11 +96,20 @@ def _minor(found: str) -> str:
 
 
 def _installed_pyspark() -> str | None:
-    """Return the version; that of a Spark installation, on whose path ``spark-submit`` runs, has no metadata."""
-    found = _version_of("pyspark")
+    """Return the version of what is imported: the package, or a Spark installation, whose path ``spark-submit`` puts first."""
+    found = _version_of_package()
     if found is None and find_spec("pyspark") is not None:
         from pyspark import __version__ as found
     return found
+
+
+def _version_of_package() -> str | None:
+    """Return the version of the package; ``None`` if there is none, or another pyspark hides it."""
+    try:
+        package, spec = distribution("pyspark"), find_spec("pyspark")
+    except PackageNotFoundError:
+        return None
+    return package.version if spec and spec.origin == str(package.locate_file("pyspark/__init__.py")) else None
 
 
 def _version_of(package: str) -> str | None:

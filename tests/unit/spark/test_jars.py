@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from bounded import PATIENCE_S
 from packaging.requirements import Requirement
 
 from airflow_snowpack.spark import SparkConfig, SparkUnavailable
@@ -31,6 +35,17 @@ def test_a_client_of_another_version_is_refused_before_its_files_break_the_impor
         SparkUnavailable, match=f"{installed} and pyspark-client {client} .*'pyspark=={both}' 'pyspark-client=={both}'"
     ):
         check_pyspark(installed, client)
+
+
+def test_the_pyspark_of_a_spark_installation_counts_and_not_the_package_that_it_hides(tmp_path: Path) -> None:
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").write_text('__version__ = "3.5.2"')
+    code = "from airflow_snowpack.spark.runtimes import *; print(check_pyspark(), installed_runtime().spark)"
+    path = os.pathsep.join((str(tmp_path), *filter(None, sys.path)))
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert ran.stdout.split() == ["3.5.2", "3.5"], ran.stderr
 
 
 def test_the_package_requires_the_versions_that_it_has_runtimes_for() -> None:
