@@ -46,8 +46,8 @@ LISTED_WITHIN = timedelta(days=1)
 LATE = timedelta(minutes=15)
 """How late a tick or a start of a schedule may be."""
 MOST_FAILURES = 10_000
-UNNAMED = "catalog"
-"""Stored health has the id of its catalog, and not the name."""
+UNNAMED = "_"
+"""Stored health has the id of its catalog, and not the name; as short as a name can be, so that each name of a table fits."""
 ENDS_LATER = 1.1
 """The last jobs of a pass end a little after its time."""
 

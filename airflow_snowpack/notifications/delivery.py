@@ -9,6 +9,7 @@ growing pause, and holds up no other. No transaction is open while a receiver is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,10 +19,14 @@ from airflow_snowpack.errors import error_text
 from airflow_snowpack.notifications.message import Message
 from airflow_snowpack.notifications.records import DEFAULT, Notifications
 from airflow_snowpack.redaction import redacted
-from airflow_snowpack.timed_calls import TimedCalls
+from airflow_snowpack.timed_calls import NoAnswer, TimedCalls
 
 SEND_LIMIT = timedelta(seconds=60)
 """How long a receiver may take; below the lease of an attempt."""
+PATH = re.compile(r"(?P<host>://[^\s/'\"<>]+|(?:[\w-]+\.)+[\w-]+(?::\d+)?|[\w-]+:\d+|(?<![\w.:/<]))/(?!/)[^\s'\"<>)]+")
+"""A path, behind a host or alone: the address of a webhook has its secret there."""
+MOST_OF_A_PROBLEM = 1_000
+"""Characters: a server may answer with a whole page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +68,21 @@ def deliver(
     done = []
     for name, result in TimedCalls[str, None](lambda name: f"The receiver {name}", limit=limit).run(calls):
         fence, number, message = attempts[name]
-        problem = redacted(f"{type(result).__name__}: {error_text(result)}") if isinstance(result, Exception) else None
+        problem = _problem(name, result, limit) if isinstance(result, Exception) else None
         if problem is None:
             records.delivered(name, fence, message.causes, digest_at=began if message.is_digest else None)
         else:
             records.failed(name, fence, number, problem)
         done.append(Delivery(name, len(message.causes), problem))
     return done
+
+
+def _problem(receiver: str, failure: Exception, limit: timedelta) -> str:
+    """Return why an attempt failed, for all users. A notifier logs its errors in full, where Airflow masks the secrets."""
+    if isinstance(failure, NoAnswer):
+        failure = NoAnswer(f"The receiver {receiver}", limit)  # without the pause of a process that goes on calling
+    text = PATH.sub(r"\g<host>/…", redacted(f"{type(failure).__name__}: {error_text(failure)}"))
+    return text if len(text) <= MOST_OF_A_PROBLEM else f"{text[: MOST_OF_A_PROBLEM - 1]}…"
 
 
 def _due(

@@ -11,6 +11,9 @@ from airflow_snowpack.notifications.records import Notification
 
 MOST_LINES = 20
 """How many causes of a kind a section has in full."""
+MOST_CHARACTERS = 10_000
+"""Of a text: a receiver that refuses a long message would refuse it again and again."""
+CUT = "… The pages have the rest."
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,7 @@ class Message:
     """What a notifier receives as ``snowpack`` in its context.
 
     :param title: one line.
-    :param text: plain text of several lines; escape it in HTML.
+    :param text: plain text of several lines, at most :data:`MOST_CHARACTERS`; escape it in HTML.
     :param causes: the new ones.
     :param is_digest: whether it has the digest, too.
     """
@@ -43,7 +46,10 @@ class Message:
             if some := [each for each in digest or () if (each.resolved_at is not None) is is_over]:
                 parts.append([f"{label}: {plural(len(some), 'cause')}.", *_lines(some, base_url)])
         title = f"Snowpack: {plural(len(news), 'new cause')}" if news else "Snowpack: daily digest"
-        return cls(title, "\n\n".join("\n".join(lines) for lines in parts if any(lines)), tuple(news), digest is not None)
+        text = "\n\n".join("\n".join(lines) for lines in parts if any(lines))
+        if len(text) > MOST_CHARACTERS:
+            text = "\n".join((text[: MOST_CHARACTERS - len(CUT)].rpartition("\n")[0], CUT))
+        return cls(title, text, tuple(news), digest is not None)
 
 
 def _lines(causes: Sequence[Notification], base_url: str) -> Iterator[str]:

@@ -267,16 +267,16 @@ def period_of(timetable: Any, now: datetime) -> timedelta:
     from airflow_snowpack.scheduling.cron import next_tick
 
     # Airflow 3.1 has them as private attributes.
-    named = {name: getattr(timetable, name, getattr(timetable, f"_{name}", None)) for name in ("delta", "expression", "timezone")}
-    delta, expression, zone = named.values()
+    names = "delta", "expression", "timezone"
+    delta, expression, zone = (getattr(timetable, name, getattr(timetable, f"_{name}", None)) for name in names)
     if isinstance(delta, timedelta):
         return delta
-    if not isinstance(expression, str):
+    if not isinstance(expression, str) or zone is None:
         return UNKNOWN_PERIOD
     expression = cron_presets.get(expression, expression)
     try:
-        first = next_tick(expression, str(getattr(zone, "name", zone)), now)
-        second = next_tick(expression, str(getattr(zone, "name", zone)), first)
+        first = next_tick(expression, zone, now)
+        second = next_tick(expression, zone, first)
     except Exception:  # noqa: BLE001 - Airflow knows expressions and zones that Snowpack does not; the sign is sent all the same
         return UNKNOWN_PERIOD
     return max(first - now, second - first)

@@ -99,7 +99,7 @@ class NotifyOperator(UsesCatalog):
         from airflow_snowpack.scheduling.cron import next_tick
 
         first = {id(notifier): owner for owner, notifier in reversed([*notifiers.items()])}
-        zone = str(getattr(getattr(context.get("dag"), "timezone", None), "name", "UTC"))
+        zone = getattr(context.get("dag"), "timezone", "UTC")
 
         def send(owner: str, message: Message) -> None:
             copy(notifiers[owner])({**context, "snowpack": message})  # rendering replaces the notifier's templates

@@ -9,7 +9,7 @@ change, a repeated one runs once, and ``*`` hours follow the elapsed time.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -41,8 +41,9 @@ def parse_zone(value: object) -> str:
     return check_zone(parse_text(value))
 
 
-def next_tick(expression: str, zone: str, after: datetime) -> datetime:
-    """Return the first tick of the expression after ``after``, in UTC."""
+def next_tick(expression: str, zone: str | tzinfo, after: datetime) -> datetime:
+    """Return the first tick of the expression after ``after``, in UTC; ``zone`` is an IANA name, or the zone of a DAG."""
+    here = after.astimezone(ZoneInfo(zone) if isinstance(zone, str) else zone)
     # CronSim may first yield a past time if it starts in an hour that a clock change repeats.
-    ticks = (moment.astimezone(UTC) for moment in CronSim(expression, after.astimezone(ZoneInfo(zone))))
+    ticks = (moment.astimezone(UTC) for moment in CronSim(expression, here))
     return next(tick for tick in ticks if tick > after)

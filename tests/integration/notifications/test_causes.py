@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from made_health import made_health
+from made_health import made_health, sick_health
 from pages_world import TABLES, World
 from planned_removals import plan_removal
 from query_plans import scans, sent_by
@@ -124,6 +124,14 @@ def test_unreadable_tables_are_grouped_and_sick_ones_are_not(world: World) -> No
         "payments.refunds has a score of 56, below 80.",
         f"2 tables cannot be read: {VIEWS} and {SESSIONS}: The file … is missing.",
     ]
+
+
+@pytest.mark.one_database
+def test_a_table_with_the_longest_name_of_a_catalog_with_a_short_one_is_a_cause(world: World) -> None:
+    table = TableName("x", "payments", "r" * 244)
+    world.installation.health_records.put(table, sick_health())
+    (cause,) = found(world)
+    assert cause.sentence.startswith(f"{table.dotted} has a score of ")
 
 
 def test_a_missed_deadline_lasts_while_the_next_pass_maintains_the_table(world: World) -> None:

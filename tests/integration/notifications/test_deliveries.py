@@ -148,11 +148,50 @@ def test_attempts_at_a_receiver_that_is_down_become_rare_and_are_shown_without_s
     assert tried == [0, 5, 15, 35, 75, 135, 195, 255, 315]
     (failing,) = Notifications(post.store).undelivered()
     assert (failing.receiver, failing.attempts) == ("ana", 9)
-    assert failing.problem == "Down: ana does not answer at https://chat.example.com/hook"
+    assert failing.problem == "Down: ana does not answer at https://chat.example.com/…"
     post.down = set()
     clock.move(hours=1)
     post.round(cause("db.a", "ana"))
     assert (len(post.texts("ana")), Notifications(post.store).undelivered()) == (1, [])
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (
+            "Pool(host='hooks.slack.com', port=443): Max retries exceeded with url: /services/T0/B0/s3cret (Caused by x)",
+            "Pool(host='hooks.slack.com', port=443): Max retries exceeded with url: /… (Caused by x)",
+        ),
+        ("404 for url: https://chat.example.com:8443/api/webhooks/1/s3cret", "404 for url: https://chat.example.com:8443/…"),
+        ("POST 'hooks.slack.com/services/T0/s3cret' timed out", "POST 'hooks.slack.com/…' timed out"),
+        ("localhost:8080/bot1:s3cret/send", "localhost:8080/…"),
+        ("it accepts text/html and/or text/plain", "it accepts text/html and/or text/plain"),
+        ("<html>" + "x" * 100_000 + "</html>", "<html>" + "x" * 987 + "…"),
+    ],
+)
+def test_the_problem_of_a_receiver_has_neither_the_path_of_its_address_nor_a_whole_page(
+    post: Post, error: str, shown: str
+) -> None:
+    def send(name: str, message: Message) -> None:
+        raise Down(error)
+
+    records = Notifications(post.store)
+    records.record([cause("db.a", "ana")])
+    (done,) = deliver(records, OWNERS, send, str, tomorrow)
+    assert done.problem == f"Down: {shown}"
+    assert [each.problem for each in records.receivers(["ana"])] == [done.problem]
+
+
+@pytest.mark.one_database
+def test_a_message_of_very_many_causes_is_short_and_ends_with_a_whole_line(post: Post) -> None:
+    post.round(*(cause(f"{kind}.{number}_{'x' * 200}", "", kind) for kind in CauseKind for number in range(2_000)))
+    ((_, message),) = post.got
+    assert len(message.causes) == 2_000 * len(CauseKind)
+    *lines, last = message.text.splitlines()
+    assert 9_000 < len(message.text) <= 10_000
+    assert all((line.startswith("- ") and "/ui/tables/" in line) or line.endswith("more causes.") for line in lines)
+    assert last == "… The pages have the rest."
 
 
 @pytest.mark.one_database
@@ -169,7 +208,9 @@ def test_a_receiver_that_hangs_is_left_behind_and_holds_up_no_other(post: Post, 
     records.record([cause("db.a", "ana"), cause("db.b")])
     done = deliver(records, OWNERS, send, str, tomorrow, limit=timedelta(seconds=3))
     released.set()
-    assert {each.receiver: each.problem is None for each in done} == {DEFAULT: True, "ana": False}
+    problems = {each.receiver: each.problem for each in done}
+    why = "NoAnswer: The receiver ana did not answer within 3 s. Check the address and the network."
+    assert problems == {DEFAULT: None, "ana": why}
     clock.move(minutes=5)
     post.round(cause("db.a", "ana"), cause("db.b"))
     assert len(post.texts("ana")) == 1

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -172,6 +172,18 @@ def test_policies_that_cannot_be_used_stop_no_notification(
 def test_a_digest_at_no_time_is_refused(run_operator: Runner) -> None:
     outcome = run_operator(operators.NotifyOperator(task_id="notify", notifier=print, digest="at seven"))
     assert (outcome.state, "Give a cron expression such as '0 7 * * *'" in str(outcome.error)) == ("failed", True)
+
+
+@pytest.mark.one_database
+def test_the_digest_of_a_dag_whose_zone_is_an_offset_is_sent(run_operator: Runner, jobs: Jobs) -> None:
+    from airflow.sdk import DAG
+
+    zone = timezone(timedelta(hours=-3, minutes=-30))
+    with DAG("notify_by_offset", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=zone)):
+        task = operators.NotifyOperator(task_id="notify", notifier=lambda context: None)
+    run_operator(task)
+    jobs.store.execute(sa.update(notification_receivers).values(digest_at=jobs.store.clock() - timedelta(days=2)))
+    assert run_operator(task).xcom == {"causes": 0, "sent": {"*": 0}, "failed": {}}
 
 
 @pytest.mark.one_database
