@@ -364,6 +364,11 @@ def test_a_job_is_edited_and_run_again_with_its_options_to_the_last_digit(world:
         written.fill(text)
         dialog.get_by_role("button", name="Maintain").click()
         dialog.get_by_role("alert").filter(has_text=refusal).wait_for()
+    written.fill(json.dumps(options))
+    dialog.get_by_role("textbox", name="Only rows where").fill("month = 4")
+    dialog.get_by_role("button", name="Maintain").click()
+    dialog.get_by_role("alert").filter(has_text="The options have a where of their own").wait_for()
+    dialog.get_by_role("textbox", name="Only rows where").fill("")
     edited = {"expire_snapshots": {"retain_last": 4}, "compute_table_stats": {"snapshot_id": snapshot}}
     written.fill(json.dumps(edited))
     sent = list[str]()

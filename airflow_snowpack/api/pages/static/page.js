@@ -627,6 +627,10 @@ maintain?.addEventListener("submit", async (event) => {
   const [where, priority, options] = ["where", "priority", "options"].map((name) => find(`[name=${name}]`, form).value.trim());
   if (priority && !/^[+-]?\d+$/.test(priority)) return showReport(report, { text: `Priority ${priority} is not a whole number.`, refused: true });
   if (options && !isObject(options)) return showReport(report, { text: 'The options are not a JSON object, such as `{"expire_snapshots": {"retain_last": 10}}`.', refused: true });
+  if (where && options && Object.values(JSON.parse(options)).some((given) => given?.where !== undefined)) {
+    // The options override it, without an error.
+    return showReport(report, { text: "The options have a `where` of their own. Change it there, or remove it from them.", refused: true });
+  }
   const [dry_run, only_if_needed] = ["dry_run", "only_if_needed"].map((name) => find(`[name=${name}]`, form).checked);
   const data = { actions, dry_run, only_if_needed, ...(where && { where }), ...(priority && { priority: Number(priority) }) };
   const button = find("[type=submit]", form);
