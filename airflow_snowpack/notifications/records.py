@@ -31,24 +31,12 @@ QUIET = timedelta(minutes=15)
 """The time between two messages to a receiver: what an outage adds meanwhile is one message."""
 UNDELIVERED_AFTER = 3
 """From so many failed attempts in a row a receiver is reported."""
+FLAPS_WITHIN = timedelta(hours=1)
+"""A cause that comes back so soon after it was resolved continues: flapping is one message, and part of the digest."""
 FORGOTTEN_AFTER = timedelta(days=1)
 """A receiver that was not tried for so long is no longer in use."""
 
 N, R = notifications.c, notification_receivers.c
-_found = insert(notifications)
-_was_resolved = N.resolved_at.is_not(None)
-RECORD = _found.on_conflict_do_update(
-    index_elements=[N.cause_key],
-    set_={
-        **{name: _found.excluded[name] for name in ("owner", "sentence", "path", "last_seen_at")},
-        "first_seen_at": sa.case(
-            (sa.and_(_was_resolved, N.notified_at.is_not(None)), _found.excluded.first_seen_at), else_=N.first_seen_at
-        ),
-        "notified_at": sa.case((_was_resolved, sa.null()), else_=N.notified_at),
-        "resolved_at": None,
-    },
-)
-"""A cause that comes back is unsent again; one that was never sent keeps its beginning."""
 CONTINUE = (
     sa.update(notifications)
     .where(N.cause_key == sa.bindparam("b_key"), N.resolved_at.is_(None))
@@ -120,7 +108,7 @@ class Notifications:
         resolved = sa.update(notifications).where(N.resolved_at.is_(None), N.last_seen_at < now).values(resolved_at=now)
 
         def write(conn: sa.Connection) -> None:
-            for statement, values in ((RECORD, rows), (CONTINUE, kept)):
+            for statement, values in ((_recorded(now), rows), (CONTINUE, kept)):
                 if values:
                     conn.execute(statement, values)
             conn.execute(resolved)
@@ -186,6 +174,21 @@ class Notifications:
         used = R.next_attempt_at > self.store.clock() - FORGOTTEN_AFTER
         failing = sa.select(notification_receivers).where(R.attempts >= UNDELIVERED_AFTER, used)
         return [_receiver(row) for row in self.store.all(failing.order_by(R.receiver))]
+
+
+def _recorded(now: datetime) -> sa.Executable:
+    """Return the statement that records causes: one that comes back is unsent again, and one never sent keeps its beginning."""
+    found, comes_back = insert(notifications), N.resolved_at <= now - FLAPS_WITHIN
+    begins = sa.and_(comes_back, N.notified_at.is_not(None))
+    return found.on_conflict_do_update(
+        index_elements=[N.cause_key],
+        set_={
+            **{name: found.excluded[name] for name in ("owner", "sentence", "path", "last_seen_at")},
+            "first_seen_at": sa.case((begins, found.excluded.first_seen_at), else_=N.first_seen_at),
+            "notified_at": sa.case((comes_back, sa.null()), else_=N.notified_at),
+            "resolved_at": None,
+        },
+    )
 
 
 def _row(cause: NotificationCause, now: datetime) -> dict[str, object]:

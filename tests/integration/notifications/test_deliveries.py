@@ -93,8 +93,18 @@ def test_a_cause_is_sent_once_to_its_owner_while_it_lasts(post: Post, clock: Mov
 def test_a_cause_that_comes_back_after_it_was_resolved_is_sent_again(post: Post, clock: MovedClock) -> None:
     for present in (True, False, False, True, True):
         post.round(*[cause("db.a", "ana")] * present)
-        clock.move(minutes=20)
+        clock.move(minutes=40)
     assert len(post.texts("ana")) == 2
+
+
+@pytest.mark.one_database
+def test_a_cause_that_flaps_is_one_message_and_in_the_digest(post: Post, clock: MovedClock) -> None:
+    clock.now = datetime(2026, 11, 21, 6, 30, tzinfo=UTC)  # 7:30 in Berlin
+    for number in range(72):
+        post.round(*[cause("db.a", "ana")] * (number % 2 == 0))
+        clock.move(minutes=20)
+    new, digest = post.texts("ana")
+    assert (new[:14], digest.splitlines()[0]) == ("- health: db.a", "Resolved: 1 cause.")
 
 
 @pytest.mark.one_database
@@ -352,11 +362,14 @@ def test_in_random_worlds_each_period_of_a_cause_is_sent_once_and_again_only_aft
     for table in (notifications, notification_receivers):
         post.store.execute(sa.delete(table))
     world, periods, kills, previous = Post(post.store), Counter[str](), 0, set[str]()
+    gone = dict[str, datetime]()
     quiet = {"present": steps[-1]["present"], "down": set(), "killed": False, "minutes": 120}
     for step in (*steps, quiet, quiet):
         clock.move(minutes=step["minutes"])
         unsent = {each.sentence.split()[0] for each in Notifications(world.store).read()}
-        periods.update(step["present"] - previous - unsent)  # what comes back before anybody was told continues
+        gone |= dict.fromkeys(previous - step["present"], clock.now)
+        flaps = {subject for subject, since in gone.items() if clock.now - since < timedelta(hours=1)}
+        periods.update(step["present"] - previous - unsent - flaps)  # what comes back before anybody was told continues
         previous, world.down, world.killed = step["present"], step["down"], step["killed"]
         kills += world.killed
         with suppress(Killed):
