@@ -383,8 +383,8 @@ class Jobs:
     def sweep(self, *, actor: Actor | None = None) -> SweepReport:
         """Requeue jobs whose lease has expired, fail those without attempts left, and unlock the tables of lost holders.
 
-        In drain mode, it only sums counters. Work of a dead worker on a Spark server is ended first, outside the transaction: until it
-        has ended, its job does not fail and its table stays locked.
+        In drain mode, it only sums counters. Work of a dead worker on a Spark server is ended first, outside the transaction:
+        until it has ended, its job does not fail and its table stays locked.
         """
         ended = frozenset() if self.drain().on else end_orphans(self.store, self.policy, self.orphans)
         report = rescue(self.store, self.policy, ended, actor)
