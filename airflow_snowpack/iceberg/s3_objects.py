@@ -87,8 +87,8 @@ class S3Objects:
         keys = {key for key in all_keys if not key.endswith("/")}
         found: dict[str, FoundObject] = {}
         prefix = commonprefix(list(keys))  # noqa: RUF071 - a listing takes characters and not folders
-        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         with as_os_errors(), ThreadPoolExecutor(THREADS, "snowpack-stat") as pool:
+            pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
             for page in islice(pages, len(keys) // WORTH_A_PAGE):
                 _check_listing(page)
                 listed = (each for each in page.get("Contents", ()) if each["Key"] in keys)
@@ -181,7 +181,7 @@ class S3Objects:
         virtual = str(self.properties.get("s3.force-virtual-addressing", "")).lower() == "true" or not endpoint
         return get_session().create_client(
             "s3",
-            endpoint_url=endpoint,
+            endpoint_url=f"https://{endpoint}" if endpoint and "://" not in endpoint else endpoint,  # PyArrow takes both
             region_name=of("region"),
             aws_access_key_id=of("access-key-id"),
             aws_secret_access_key=of("secret-access-key"),

@@ -131,6 +131,17 @@ def test_a_folder_goes_with_all_below_it_and_its_neighbour_stays(objects: S3Obje
     assert objects.stat([f"{LOCATION}2/data/0.parquet"])
 
 
+def test_half_of_a_key_is_an_error_of_the_storage() -> None:
+    objects = S3Objects({"s3.endpoint": "http://127.0.0.1:9", "s3.access-key-id": "half"})
+    with pytest.raises(OSError, match="Partial credentials"):
+        objects.stat(PATHS)
+    assert objects.delete(PATHS).keys() == {*PATHS}
+
+
+def test_an_endpoint_without_a_scheme_is_that_of_pyarrow() -> None:
+    assert S3Objects({"s3.endpoint": "storage:9000"}).client.meta.endpoint_url == "https://storage:9000"
+
+
 @pytest.mark.parametrize(
     ("location", "properties"),
     [
