@@ -10,6 +10,6 @@ from worker_process import StuckEngine
 from airflow_snowpack.worker import process
 
 if __name__ == "__main__":
-    process.engines = lambda _installation, _spark: StuckEngine  # type: ignore[assignment]  # in this process only
+    process.engines = lambda _installation, _spark, **_: StuckEngine  # type: ignore[assignment]  # in this process only
     sys.argv[0] = "airflow"
     main()
