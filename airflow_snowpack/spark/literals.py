@@ -33,7 +33,7 @@ def with_literals(sql: str, args: Mapping[str, Any]) -> str:
 
 
 def with_constants(sql: str, args: Mapping[str, Any]) -> str:
-    """Return a CALL as Iceberg reads it on Spark 3.5, whose arguments are constants: no markers, and no casts to BIGINT."""
+    """Return a CALL as Iceberg reads it before Spark 4.1, with constants as arguments: no markers, and no casts to BIGINT."""
     return with_literals(LONG_MARKER.sub(lambda match: f"{args[match['name']]}L", sql), args)
 
 

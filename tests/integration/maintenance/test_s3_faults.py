@@ -122,25 +122,25 @@ def test_faults_at_random_moments_cost_no_row_and_leave_no_lock_and_the_next_job
         chance = random.Random(seed(28) + number)
         name = world._made(commits=2, parts=1, deletes=1)
         before, rows = rows_at_each_snapshot(world.table(name)), world.content(name)
-        told: list[object] = [number]
+        seen: list[object] = [number]
         for place in chance.choice((["S3"], ["the catalog"], list(proxies))):
             proxies[place].fault = RandomFaults.of(chance, proxies[place])
-            told += [place, proxies[place].fault]
+            seen += [place, proxies[place].fault]
         job = maintained(world, jobs, name)
         for proxy in proxies.values():
             faults, proxy.faults, proxy.fault = faults + proxy.faults, 0, no_fault
-        told += [job.status, job.error]
+        seen += [job.status, job.error]
         ended[job.status] += 1
-        assert job.status is JobStatus.COMPLETED or (job.status is JobStatus.FAILED and CAUSE.search(job.error or "")), told
-        assert jobs.locks.get(name) is None, told
-        assert world.content(name) == rows, told
+        assert job.status is JobStatus.COMPLETED or (job.status is JobStatus.FAILED and CAUSE.search(job.error or "")), seen
+        assert jobs.locks.get(name) is None, seen
+        assert world.content(name) == rows, seen
         kept = rows_at_each_snapshot(world.table(name))
-        assert all(kept[snapshot] == before[snapshot] for snapshot in kept.keys() & before.keys()), told
+        assert all(kept[snapshot] == before[snapshot] for snapshot in kept.keys() & before.keys()), seen
         stored = [each.path for each in find_orphans(world.table(name), older_than=FAR_FUTURE)]
         set_modified(servers.s3.filer, (path.removeprefix("s3://") for path in stored), time.time() - AGE_S)
         again = maintained(world, jobs, name)
-        assert (again.status, world.content(name)) == (JobStatus.COMPLETED, rows), (told, again.error)
-        assert not set(stored) & {each.path for each in find_orphans(world.table(name), older_than=FAR_FUTURE)}, told
+        assert (again.status, world.content(name)) == (JobStatus.COMPLETED, rows), (seen, again.error)
+        assert not set(stored) & {each.path for each in find_orphans(world.table(name), older_than=FAR_FUTURE)}, seen
     record_property("faults", faults)
     record_property("measured", ", ".join(f"{count} {status}" for status, count in ended.items() if count))
     assert faults > 0

@@ -84,7 +84,7 @@ def post(store_url: str, clock: MovedClock) -> Iterator[Post]:
 
 def test_a_cause_is_sent_once_to_its_owner_while_it_lasts(post: Post, clock: MovedClock) -> None:
     for _ in range(5):
-        post.round(cause("db.a", "ana"), cause("db.b", "nobody"))
+        post.round(cause("db.a", "ana"), cause("db.b", "eva"))
         clock.move(minutes=20)
     assert post.texts("ana") == ["- health: db.a has a score of 31, below 50. https://a.example/snowpack/ui/tables/db.a"]
     assert post.texts(DEFAULT) == ["- health: db.b has a score of 31, below 50. https://a.example/snowpack/ui/tables/db.b"]
@@ -138,7 +138,7 @@ def test_nothing_is_lost_while_a_receiver_is_down_and_others_get_theirs(post: Po
     post.round(cause("db.a", "ana"), cause("db.b"))
     assert len(post.texts(DEFAULT)) == 1
     clock.move(minutes=5)
-    post.round(cause("db.b"))  # db.a is resolved before anybody was told
+    post.round(cause("db.b"))  # db.a is resolved before anybody was notified
     clock.move(hours=1)
     post.down = set()
     post.round(cause("db.b"), cause("db.c", "ana"))
@@ -369,14 +369,14 @@ def test_in_random_worlds_each_period_of_a_cause_is_sent_once_and_again_only_aft
         unsent = {each.sentence.split()[0] for each in Notifications(world.store).read()}
         gone |= dict.fromkeys(previous - step["present"], clock.now)
         flaps = {subject for subject, since in gone.items() if clock.now - since < timedelta(hours=1)}
-        periods.update(step["present"] - previous - unsent - flaps)  # what comes back before anybody was told continues
+        periods.update(step["present"] - previous - unsent - flaps)  # what comes back before anybody was notified continues
         previous, world.down, world.killed = step["present"], step["down"], step["killed"]
         kills += world.killed
         with suppress(Killed):
             world.round(*(cause(subject, "" if subject == "db.c" else "ana") for subject in sorted(previous)))
-    told = Counter(each.sentence.split()[0] for _, message in world.got for each in message.causes)
+    sent = Counter(each.sentence.split()[0] for _, message in world.got for each in message.causes)
     assert Notifications(world.store).read() == []
-    assert all(periods[subject] <= told[subject] <= periods[subject] + kills for subject in SUBJECTS), (periods, told, kills)
+    assert all(periods[subject] <= sent[subject] <= periods[subject] + kills for subject in SUBJECTS), (periods, sent, kills)
 
 
 def test_no_message_names_a_page_that_the_app_does_not_have() -> None:

@@ -161,6 +161,8 @@ def table(results: dict[str, Any]) -> str:
 
 def main(names: list[str]) -> int:
     """Run the named cells, or all; write the table."""
+    if unknown := set(names) - {cell.name for cell in CELLS}:
+        sys.exit(f"Unknown: {', '.join(sorted(unknown))}. The cells are: {', '.join(cell.name for cell in CELLS)}.")
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for cell in CELLS:
         if not names or cell.name in names:
