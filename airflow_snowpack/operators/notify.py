@@ -118,8 +118,9 @@ class NotifyOperator(UsesCatalog):
             catalog = self.catalog_hook()
             inventory = Inventory(hook.store(), catalog.config.name, lambda: catalog.catalog, lambda: catalog.config.catalog_id)
             return f"{read_digest(hook.jobs(), TableScores(hook.store(), inventory)).headline}."
-        except SnowpackError as problem:  # the rest is sent
-            return f"What maintenance did cannot be read: {problem}"
+        except SnowpackError as problem:  # the rest is sent; the error may name paths
+            self.log.warning("What maintenance did cannot be read: %s", problem)
+            return f"What maintenance did cannot be read ({type(problem).__name__}); the log of the task has the error."
 
     def _notifiers(self, hook: SnowpackHook) -> Mapping[str, BaseNotifier]:
         from importlib import import_module

@@ -22,6 +22,7 @@ from airflow_snowpack.iceberg import TableName
 from airflow_snowpack.inventory import HealthRecords
 from airflow_snowpack.jobs import Jobs, JobStatus
 from airflow_snowpack.notifications import CauseKind
+from airflow_snowpack.store import StoreUnreachable
 from airflow_snowpack.store.signs_of_life import read_signs
 from airflow_snowpack.store.tables.notifications import notification_receivers
 from tests.unit.faces.conftest import Outcome, Runner
@@ -198,6 +199,24 @@ def test_the_digest_of_the_default_receiver_says_what_maintenance_did(run_operat
     assert message.is_digest
     assert message.text.splitlines()[2] == "1 job, 1 failed for one cause, no table health stored yet."
     assert "keys" not in message.text, "the error in full has the path of a key"
+
+
+@pytest.mark.one_database
+def test_an_error_instead_of_the_headline_names_no_path(
+    run_operator: Runner, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> None:
+        raise StoreUnreachable("db/snowpack", OSError("no key in /etc/keys/store.pem"))
+
+    monkeypatch.setattr("airflow_snowpack.maintenance.digest.read_digest", unreadable)
+    kept: list[Any] = []
+    task = operators.NotifyOperator(task_id="notify", notifier=lambda context: kept.append(context["snowpack"]))
+    run_operator(task)
+    jobs.store.execute(sa.update(notification_receivers).values(digest_at=jobs.store.clock() - timedelta(days=2)))
+    assert run_operator(task).state == "success"
+    (message,) = kept
+    assert "cannot be read (StoreUnreachable)" in message.text
+    assert "keys" not in message.text
 
 
 def test_the_page_lists_every_kind_of_cause() -> None:
